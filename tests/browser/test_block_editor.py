@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 
 import pytest
-from playwright.async_api import Browser, Page, Request, expect
+from playwright.async_api import Browser, Page, Request, Route, expect
 
 from postroom.domain.messages.messages import MessageFormat
 from postroom.services.accounts.users import Role
@@ -144,6 +145,85 @@ async def until_kinds(page: Page, expected: list[str]) -> None:
         ".blocks ?? []).map((each) => each.type)) === wanted",
         arg=json.dumps(expected, separators=(",", ":")),
     )
+
+
+async def test_typing_changes_the_block_that_is_shown_when_the_canvas_cannot_follow(
+    browser: Browser, site: Site, writer: Visitor
+) -> None:
+    first = {"type": "text", "html": "<p>Dear {{ first_name }}</p>"}
+    second = {"type": "text", "html": "<p>Second</p>"}
+    button = {"type": "button", "text": "Shop", "link": "https://www.example.com"}
+    async with window(browser, site.url, whose=writer) as context:
+        page = await context.new_page()
+        await open_editor(page, await drafted(site, [button, first, second]))
+        await expect(blocks_on(page)).to_have_count(3, timeout=PATIENCE)
+        problems = page.locator("#block-problems")
+        await expect(problems).to_contain_text("{{ first_name }} may be empty", timeout=PATIENCE)
+        await page.route("**/messages/compile", lambda route: route.abort())
+        text = canvas(page).get_by_role("textbox", name="Text").filter(has_text="Second")
+        await text.focus()
+        for _ in range(2):
+            await page.keyboard.press("Alt+ArrowUp")
+        await expect(problems).to_contain_text("cannot be shown", timeout=PATIENCE)
+        await page.keyboard.press("End")
+        await page.keyboard.type("!")
+        second["html"] = "<p>Second!</p>"
+        assert (await document_of(page))["blocks"] == [second, button, first]
+        await canvas(page).get_by_role("group", name="Button: Shop").focus()
+        await page.keyboard.press("Delete")
+        assert (await document_of(page))["blocks"] == [second, first]
+        await expect(page.locator("#panel-title")).to_have_text("Text")
+        await page.unroute("**/messages/compile")
+        await text.focus()
+        await page.keyboard.press("Alt+ArrowDown")
+        await expect(blocks_on(page)).to_have_text(
+            ["Dear {{ first_name }}", "Second!"], timeout=PATIENCE
+        )
+        await saved(page)
+        assert await stored(site) == [first, second]
+
+
+async def test_letters_typed_while_the_canvas_is_compiled_are_kept(
+    browser: Browser, site: Site, writer: Visitor
+) -> None:
+    may_answer = asyncio.Event()
+    may_answer.set()
+
+    async def answer(route: Route) -> None:
+        await asyncio.wait_for(may_answer.wait(), PATIENCE / 1000)
+        await route.continue_()
+
+    async with window(browser, site.url, whose=writer) as context:
+        page = await context.new_page()
+        await open_editor(page, await drafted(site, BLOCKS))
+        await expect(blocks_on(page)).to_have_count(3, timeout=PATIENCE)
+        await page.route("**/messages/compile", answer)
+        heading = canvas(page).get_by_role("textbox", name="Heading")
+        expected = "Winter"
+        for key, letters, count in (
+            ("Enter", " is", 4),
+            ("ControlOrMeta+z", " coming", 4),
+            ("ControlOrMeta+d", " soon", 5),
+        ):
+            if key.endswith("z"):
+                await add_block(page, "Divider")
+            await heading.focus()
+            await page.keyboard.press("End")
+            may_answer.clear()
+            await page.keyboard.press(key)
+            await page.keyboard.type(letters)
+            may_answer.set()
+            expected += letters
+            await expect(blocks_on(page)).to_have_count(count, timeout=PATIENCE)
+            await expect(heading.first).to_have_text(expected)
+            assert (await document_of(page))["blocks"][0]["text"] == expected
+        await heading.first.focus()
+        await page.keyboard.press("End")
+        await page.keyboard.type("!")
+        await saved(page)
+        assert [each["text"] for each in await stored(site) if each["type"] == "heading"] == [
+            "Winter is coming soon!", "Winter is coming",
+        ]  # fmt: skip
 
 
 async def test_blocks_are_dragged_also_into_columns(
@@ -300,7 +380,7 @@ async def test_the_editor_is_accessible(browser: Browser, site: Site, writer: Vi
         await canvas(page).get_by_text("Shop").press("/")
         assert await looker.examine(response) == []
         await page.keyboard.press("Escape")
-        await page.get_by_role("button", name="Look at templates").click()
+        await page.get_by_role("button", name="Browse templates").click()
         assert await looker.examine(response) == []
         await page.keyboard.press("Escape")
         await add_block(page, "Picture")

@@ -1,23 +1,29 @@
 """The canvas of the editor: blocks as the email shows them, with marks by which they are found.
 
-The document is made by the same steps as the email. It differs in three ways: every block has a
+The document is made by the same steps as the email. It differs in four ways: every block has a
 class that names its place, styles are not inlined (so that text which is edited there stays free of
-them), and what is still missing is replaced by a placeholder.
+them), what is still missing is replaced by a placeholder, and a merge field that is refused is
+shown as it was written: its author is still at work on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from postroom.composing import mjml_tags
 from postroom.composing.blocks import BlockDocument
 from postroom.composing.brand import EmailBrand
-from postroom.composing.compiler import Compilation, Compiled
+from postroom.composing.compiler import POSITION, Compilation, Compiled
+from postroom.composing.findings import Findings
 from postroom.composing.layouts import Layout, slots_of
 from postroom.composing.mjml_tree import Node
+from postroom.composing.protection import HiddenFields
+from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import RULES, FieldRule
+from postroom.mail.merge_fields import FIELD, RULES, FieldRule, MergeField, unquoted
 
 MARK: Final = "pr-block"
 _EMPTY: Final = '{"version": 1, "blocks": []}'
@@ -32,7 +38,8 @@ def compile_canvas(
 ) -> Compiled:
     """Return the document of the canvas. A block has the classes `pr-block` and `pr-block-2`; one
     in a column `pr-block-2-0-1`, and its column `pr-block-2-0`. `placeholder` is the URL of what
-    stands for a picture that is not chosen yet."""
+    stands for a picture that is not chosen yet. Merge fields that are refused are errors among the
+    findings, but there is a document all the same."""
     return _Canvas(source.strip() or _EMPTY, brand, layout, placeholder, rules).run()
 
 
@@ -47,6 +54,18 @@ class _Canvas(Compilation):
     ) -> None:
         super().__init__(source, MessageFormat.BLOCKS, brand, layout, rules)
         self._placeholder = placeholder
+        self._fields = _WrittenFields(rules, self._refuse_field)
+        self._refused_fields = Findings(source)
+        self._block_at = 0
+
+    def run(self) -> Compiled:
+        made = super().run()
+        found = (*self._refused_fields.sorted(), *made.findings)
+        return msgspec.structs.replace(made, findings=found)
+
+    def _refuse_field(self, exc: Invalid) -> None:
+        problem = POSITION.sub("", exc.problem)
+        self._refused_fields.error("merge-field", problem, self._block_at)
 
     def _slots(self, document: BlockDocument) -> Mapping[str, str]:
         if self._layout is None:
@@ -60,7 +79,9 @@ class _Canvas(Compilation):
         return {**missing, **given}
 
     def _block(self, number: int, section: str, at: int) -> list[Node]:
+        self._block_at = at
         nodes = super()._block(number, section, at)
+        self._block_at = 0
         for node in nodes:
             _mark(node, f"{number}")
             if "columns" in node.attributes.get("css-class", "").split():
@@ -75,6 +96,24 @@ class _Canvas(Compilation):
             if node.name == mjml_tags.STYLE:
                 node.attributes.pop("inline", None)
         return super()._to_html(tree)
+
+
+class _WrittenFields(HiddenFields):
+    """Reports the first field of a text that is refused, and hides all that can be read. Anything
+    else that begins with `{{` stays part of the text, and is checked as such."""
+
+    def __init__(self, rules: Mapping[str, FieldRule], report: Callable[[Invalid], None]) -> None:
+        super().__init__(rules)
+        self._report = report
+
+    def _find(self, text: str) -> Iterator[MergeField]:
+        try:
+            yield from list(super()._find(text))
+        except Invalid as exc:
+            self._report(exc)
+            for found in FIELD.finditer(text):
+                default = None if found[2] is None else unquoted(found[2])
+                yield MergeField(found[1], default, found.start(), found.end())
 
 
 def _mark_columns(section: Node, number: int) -> None:

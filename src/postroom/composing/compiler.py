@@ -33,7 +33,9 @@ from postroom.mail.field_contexts import check_places
 from postroom.mail.merge_fields import RULES, FieldRule, check_fields
 from postroom.mail.plaintext import text_from_html
 
-_POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
+POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
+"""Where a refused merge field is, at the beginning of its problem."""
+
 _COLOR_SCHEME: Final = (
     '<head><meta name="color-scheme" content="light dark">'
     '<meta name="supported-color-schemes" content="light dark">'
@@ -154,7 +156,7 @@ class Compilation:
         try:
             part = parse(self._fields.hide(section).text, problems)
         except Invalid as exc:
-            self._findings.error("merge-field", _POSITION.sub("", exc.problem), at)
+            self._findings.error("merge-field", POSITION.sub("", exc.problem), at)
             return []
         mjml.check(part, problems, within="mj-body")
         for finding in problems.sorted():
@@ -242,7 +244,7 @@ class Compilation:
         return ""
 
     def _add_field_problem(self, exc: Invalid) -> None:
-        found = _POSITION.match(exc.problem)
+        found = POSITION.match(exc.problem)
         text = exc.problem[found.end() :] if found else exc.problem
         line, column = (int(found[1]), int(found[2])) if found else (0, 0)
         self._findings.add_at(Level.ERROR, "merge-field", text, line, column)
@@ -254,9 +256,9 @@ def check_layout(layout: Layout) -> list[Finding]:
     try:
         check_fields("template", layout.source)
     except Invalid as exc:
-        found = _POSITION.match(exc.problem)
+        found = POSITION.match(exc.problem)
         line, column = (int(found[1]), int(found[2])) if found else (0, 0)
-        text = _POSITION.sub("", exc.problem)
+        text = POSITION.sub("", exc.problem)
         findings.add_at(Level.ERROR, "merge-field", text, line, column)
         return list(findings.sorted())
     source = masked(layout, EmailBrand(), findings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -48,7 +48,7 @@ class HiddenFields:
         pieces: list[str] = []
         ends: list[tuple[int, int]] = []
         done = length = 0
-        for found in find_fields("body", text, self._rules):
+        for found in self._find(text):
             word = f"{self._prefix}{len(self._fields)}z"
             self._fields.append(found)
             pieces += [text[done : found.start], word]
@@ -56,6 +56,9 @@ class HiddenFields:
             ends.append((length, found.end))
             done = found.end
         return HiddenText("".join([*pieces, text[done:]]), ends)
+
+    def _find(self, text: str) -> Iterable[MergeField]:
+        return find_fields("body", text, self._rules)
 
     def show(self, document: str) -> str:
         """Return HTML or MJML with the fields in place of their words."""

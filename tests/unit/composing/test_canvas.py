@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 
+import pytest
+
 from postroom.composing.brand import EmailBrand
 from postroom.composing.builtin import BUILT_IN
 from postroom.composing.canvas import compile_canvas
@@ -65,9 +67,50 @@ def test_what_is_missing_has_a_placeholder() -> None:
     assert compile_canvas("", BRAND, None, PLACEHOLDER).errors == []
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{{ first_name }}",
+        "{{ foo }}",
+        "{{ x",
+        "{{{ email }}",
+        '<a href="{{ foo }}">x</a>',
+        '<a href="{{ foo">x</a>',
+    ],
+)
+def test_a_merge_field_that_is_refused_is_shown_as_it_was_written(written: str) -> None:
+    blocks = [
+        {"type": "text", "html": f"<p>{written} {{{{ email }}}}</p>"},
+        {"type": "heading", "text": "Next"},
+    ]
+    source = json.dumps({"version": 1, "blocks": blocks})
+    made = compile_canvas(source, BRAND, None, PLACEHOLDER)
+    assert [each.code for each in made.errors] == ["merge-field"]
+    assert marks_in(made.html) == ["0", "1"]
+    assert f"<p>{written} {{{{ email }}}}</p>" in made.html
+    assert compile_source(source, MessageFormat.BLOCKS, BRAND).html == "", "never sent"
+
+
+def test_a_merge_field_that_is_refused_in_a_slot_is_shown_as_it_was_written() -> None:
+    source = json.dumps({"version": 1, "blocks": [], "slots": {"title": "Dear {{ foo }}"}})
+    layout = BUILT_IN["newsletter"].layout
+    made = compile_canvas(source, BRAND, layout, PLACEHOLDER)
+    assert [each.code for each in made.errors] == ["merge-field"]
+    assert "<h1>Dear {{ foo }}</h1>" in made.html
+
+
 def test_scripts_never_reach_the_canvas() -> None:
     hostile = "<p onclick='x()'>Hi<script>x()</script><svg onload=x()></svg></p>"
-    html = canvas_of([{"type": "html", "html": hostile}, {"type": "text", "html": hostile}])
+    blocks = [{"type": kind, "html": hostile} for kind in ("html", "text")]
+    assert_harmless(canvas_of(blocks))
+    within_field = f"{{{{ {hostile} }}}} {{{{ foo | default: '{hostile}' }}}}"
+    blocks = [{"type": kind, "html": within_field} for kind in ("html", "text")]
+    source = json.dumps({"version": 1, "blocks": blocks})
+    assert_harmless(compile_canvas(source, BRAND, None, PLACEHOLDER).html)
+
+
+def assert_harmless(html: str) -> None:
+    assert html
     assert "<script" not in html
     assert "<svg" not in html
     assert "x()" not in html

@@ -7,8 +7,8 @@ import { offerTemplates } from "./dialogs.js";
 import { undoByKey } from "./keys.js";
 import { closeMenus, drawIcon, offerMergeFields } from "./merge_fields.js";
 import {
-  blockAt, blocksIn, containerOf, History, indexOf, insertBlock, moveBlock, parseDocument, placeIn, removeBlock, walk,
-  writeDocument,
+  blockAt, blocksIn, containerOf, History, indexOf, insertBlock, matchBlocks, moveBlock, parseDocument, placeIn,
+  removeBlock, walk, writeDocument,
 } from "./model.js";
 import { showFields } from "./panel.js";
 import { offerSheets } from "./sheets.js";
@@ -26,11 +26,13 @@ class Editor {
     this.history = new History(field.value);
     this.canvas = new Canvas(part("#canvas"));
     this.selected = "";
+    this.inPanel = undefined; // the block whose fields the panel shows
     this.slots = [];
     this.insertAt = null; // where the dialog inserts
     this.isWriting = false;
     this.timer = 0;
     this.asked = 0;
+    this.isForced = false; // the next document replaces all that is shown
   }
 
   // — Changes —
@@ -38,6 +40,7 @@ class Editor {
   // Apply a change. `typing` names the field that is typed into: such changes are one step of undo.
   change(act, { select, typing = "", isShown = true, focus = false, delay = 0 } = {}) {
     const place = act(this.message);
+    this.canvas.renumber(this.message);
     this.write(typing);
     if (select) this.select(place);
     if (isShown) this.render({ focus: focus ? this.selected : "", delay });
@@ -59,7 +62,9 @@ class Editor {
 
   undo(isRedo = false) {
     const text = isRedo ? this.history.redo() : this.history.undo();
+    const before = this.message;
     this.message = parseDocument(text);
+    this.canvas.renumber(this.message, matchBlocks(before, this.message));
     if (!blockAt(this.message, this.selected)) this.selected = "";
     this.store(text);
     this.showPanel();
@@ -73,6 +78,7 @@ class Editor {
     const found = parseDocument(field.value);
     if (!found) { root.hidden = true; source.hidden = false; return; }
     this.message = found;
+    this.canvas.renumber(found, new Map());
     this.history.add(field.value);
     this.select("");
     this.render({ isForced: true });
@@ -145,17 +151,17 @@ class Editor {
   // — What is shown —
 
   select(place) {
-    const isKnown = Boolean(blockAt(this.message, place));
-    const isOther = this.selected !== (isKnown ? place : "");
-    this.selected = isKnown ? place : "";
+    const block = blockAt(this.message, place);
+    this.selected = block ? place : "";
     if (this.canvas.doc) this.canvas.select(this.selected);
     this.canvas.selected = this.selected;
-    if (isOther || !isKnown) this.showPanel();
+    if (!block || block !== this.inPanel) this.showPanel();
     this.placeTools();
   }
 
   showPanel() {
     const into = part(".panel-fields"), block = blockAt(this.message, this.selected);
+    this.inPanel = block;
     part("#panel-title").textContent = block ? kindOf(block).label : "Message";
     if (!block) { this.showSlots(into); return; }
     const place = this.selected;
@@ -186,16 +192,23 @@ class Editor {
 
   async render({ isForced = false, focus = "", delay = 0 } = {}) {
     clearTimeout(this.timer);
-    if (delay) { this.timer = setTimeout(() => this.render({ isForced }), delay); return; }
-    const mine = ++this.asked, data = new FormData(form);
+    this.isForced ||= isForced || Boolean(focus);
+    if (delay) { this.timer = setTimeout(() => this.render(), delay); return; }
+    const mine = ++this.asked, data = new FormData(form), sent = field.value;
+    this.canvas.typed.clear();
     for (const [name, value] of [...data]) if (typeof value !== "string") data.delete(name);
     const answer = await fetch("/messages/compile", { method: "POST", body: data, headers: { "HX-Request": "true" } }).catch(() => null);
     if (mine !== this.asked) return;
     if (!answer?.ok) { this.showProblems([{ level: "error", text: "The message cannot be shown at the moment. It is saved as soon as there is a connection." }]); return; }
     const { html, sites, slots, findings } = await answer.json();
+    const isEmptied = html && mine === this.asked && await this.canvas.prepare(sites);
     if (mine !== this.asked) return;
+    if (isEmptied && field.value !== sent) { await this.render({ focus }); return; } // what was typed is no longer on the canvas
     this.showProblems(findings);
-    if (html) await this.canvas.show(html, sites, this.message, { isForced: isForced || Boolean(focus) });
+    if (html) {
+      this.canvas.show(html, this.message, { isForced: this.isForced });
+      this.isForced = false;
+    }
     root.classList.toggle("is-empty", !this.message.blocks.length);
     part(".canvas-empty").hidden = this.message.blocks.length > 0;
     if (JSON.stringify(slots) !== JSON.stringify(this.slots)) {

@@ -1,6 +1,6 @@
 // The canvas: a frame with the email as the server compiles it. Nothing runs in the frame; this page
 // listens to its events. Its document is changed in place, so that nothing flickers.
-import { blockAt } from "./model.js";
+import { blockAt, indexOf, walk } from "./model.js";
 import { kindOf, nameOf } from "./catalogue.js";
 
 const PLACE = /(?:^|\s)pr-block-([\d-]+)(?:\s|$)/;
@@ -23,6 +23,8 @@ export class Canvas {
     this.sites = "";
     this.selected = "";
     this.doc = null;
+    this.blocks = new Map(); // the block that each element with a place shows
+    this.typed = new Set();  // blocks that were typed into since the document was asked for
     this.resized = () => {};
     this.attach = () => {};
   }
@@ -54,18 +56,45 @@ export class Canvas {
   // A document that nothing runs in. The frame parses it, because its policy allows inline styles.
   parse(html) { return new this.frame.contentWindow.DOMParser().parseFromString(html, "text/html"); }
 
-  // Show a document. What is being typed into stays as it is, unless `isForced`.
-  async show(html, sites, message, { isForced = false } = {}) {
-    if (!this.doc || (sites && sites !== this.sites)) await this.load(sites);
+  // Get ready to show pictures of these sites. Returns whether the canvas is empty now.
+  async prepare(sites) {
+    if (this.doc && (!sites || sites === this.sites)) return false;
+    await this.load(sites);
+    return true;
+  }
+
+  // Show the document of a message. What is being typed into stays as it is, unless `isForced`.
+  show(html, message, { isForced = false } = {}) {
     const next = this.parse(html);
     for (const each of next.querySelectorAll("script, base, meta[http-equiv]")) each.remove();
     const style = next.createElement("style");
     style.textContent = STYLE;
     next.head.append(style);
     this.decorate(next, message);
-    const typing = isForced ? null : this.doc.activeElement?.closest?.("[contenteditable]");
+    this.carryOver(next, message);
+    const typing = isForced || !this.doc.hasFocus() ? null : this.doc.activeElement?.closest?.("[contenteditable]");
     morph(this.doc.documentElement, next.documentElement, typing);
+    this.blocks = new Map([...this.doc.querySelectorAll("[data-place]")].map((each) => [each, blockAt(message, each.dataset.place)]));
     this.fit();
+  }
+
+  // Copy what was typed since the next document was asked for: that document is older.
+  carryOver(next, message) {
+    for (const [place, block] of walk(message)) {
+      const from = this.typed.has(block) && this.editable(place), to = from && editableIn(next, place);
+      if (to) to.replaceChildren(...[...from.childNodes].map((each) => next.importNode(each, true)));
+    }
+  }
+
+  // The message has changed, and is shown later: until then, each element has the new place of its block,
+  // or none. `become` says which blocks have been replaced by others.
+  renumber(message, become = null) {
+    const places = new Map([...walk(message)].map(([place, block]) => [block, place]));
+    for (const [element, block] of this.blocks) {
+      const current = become ? become.get(block) : block;
+      this.blocks.set(element, current);
+      element.dataset.place = places.get(current) ?? "";
+    }
   }
 
   decorate(doc, message) {
@@ -89,7 +118,13 @@ export class Canvas {
   }
 
   elements(place) { return [...this.doc.querySelectorAll(`[data-place="${place}"]`)]; }
-  editable(place) { return this.elements(place)[0]?.querySelector("[contenteditable]"); }
+  editable(place) { return editableIn(this.doc, place); }
+
+  // The place of a column, as that of its block is now.
+  containerAt(column) {
+    const outer = column.closest("[data-place]")?.dataset.place;
+    return outer ? `${outer}-${indexOf(PLACE.exec(column.className)[1])}` : "";
+  }
 
   select(place) {
     this.selected = place;
@@ -114,9 +149,9 @@ export class Canvas {
   dropPlace(x, y, fitsColumn) {
     const under = this.doc.elementFromPoint(x, y);
     const column = fitsColumn && under?.closest?.(".pr-column");
-    const container = column ? PLACE.exec(column.className)[1] : "";
+    const container = column ? this.containerAt(column) : "";
     const inside = (place) => (container === "" ? !place.includes("-") : place.startsWith(`${container}-`));
-    const places = [...new Set([...this.doc.querySelectorAll("[data-place]")].map((each) => each.dataset.place))].filter(inside);
+    const places = [...new Set([...this.doc.querySelectorAll("[data-place]")].map((each) => each.dataset.place))].filter((place) => place && inside(place));
     let index = 0, at = null;
     for (const place of places) {
       const { top, bottom } = this.rectangle(place);
@@ -140,6 +175,8 @@ export class Canvas {
   clearDrop() { for (const each of this.doc.querySelectorAll(".pr-drop")) each.remove(); }
 }
 
+function editableIn(doc, place) { return doc.querySelector(`[data-place="${place}"] [contenteditable]`); }
+
 function makeEditable(element, block) {
   const words = element.matches(".text") ? element.firstElementChild : element.querySelector(".text > div");
   const target = block.type === "heading" ? words?.querySelector("h1, h2, h3") : words;
@@ -155,7 +192,6 @@ function decorateColumn(doc, element, place) {
   const add = doc.createElement("button");
   add.type = "button";
   add.className = "pr-add";
-  add.dataset.column = place;
   add.textContent = "Add block";
   add.setAttribute("aria-label", `Add block to column ${Number(place.split("-")[1]) + 1}`);
   element.append(add);

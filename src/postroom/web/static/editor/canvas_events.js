@@ -17,7 +17,7 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
     doc.addEventListener("click", (event) => {
       event.preventDefault(); // links lead nowhere here
       const add = event.target.closest?.(".pr-add");
-      if (add) { openInsert({ container: add.dataset.column, index: 0 }); return; }
+      if (add) { openInsert({ container: canvas.containerAt(add.closest(".pr-column")), index: 0 }); return; }
       editor.select(placeAt(event.target));
     });
     doc.addEventListener("focusin", (event) => {
@@ -41,7 +41,8 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
 
   function typed(target) {
     const editable = editableAt(target), place = placeAt(target), block = blockAt(editor.message, place);
-    if (!editable || !block) return;
+    if (!editable || !block || !kindOf(block).isText) return;
+    canvas.typed.add(block);
     const change = block.type === "heading" ? { text: editable.textContent } : { html: editable.innerHTML };
     editor.change((message) => { Object.assign(blockAt(message, place), change); }, { typing: `${place}/typed`, isShown: false });
     const field = block.type === "heading" && root.querySelector(".panel-fields [data-property=text]");

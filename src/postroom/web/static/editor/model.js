@@ -63,6 +63,26 @@ export function placeOf(doc, block) {
   return "";
 }
 
+// Which block of a later document each block of an earlier one has become, after undo: an equal one, or
+// one of the same kind in the same place.
+export function matchBlocks(before, after) {
+  const found = new Map(), left = new Map(walk(after)), old = new Map(walk(before));
+  const match = (isSame) => {
+    for (const [place, block] of old) {
+      const there = isSame(place, block);
+      if (there === undefined) continue;
+      found.set(block, left.get(there));
+      old.delete(place);
+      left.delete(there);
+    }
+  };
+  const isEqual = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+  match((place, block) => (left.has(place) && isEqual(left.get(place), block) ? place : undefined));
+  match((place, block) => [...left].find(([, each]) => isEqual(each, block))?.[0]);
+  match((place, block) => (left.get(place)?.type === block.type ? place : undefined));
+  return found;
+}
+
 export function insertBlock(doc, container, index, block) {
   blocksIn(doc, container).splice(index, 0, block);
   return placeIn(container, index);
