@@ -61,6 +61,39 @@ async def test_an_empty_draft_takes_any_format(site: Site, writer: Visitor) -> N
         form = {**form, "format": wanted, "body": ""}
 
 
+async def test_a_draft_with_slots_but_no_blocks_is_not_empty(site: Site, writer: Visitor) -> None:
+    body = json.dumps({"version": 1, "blocks": [], "slots": {"title": "Winter"}})
+    made = await created(site, MessageFormat.BLOCKS, body, "newsletter")
+    form = {"list": "news", "format": "blocks", "template": "newsletter", "body": body}
+    answer = await writer.post(
+        "/messages/format", {**form, "to": "markdown", "ref": made.ref, "etag": made.etag}
+    )
+    assert answer.headers["location"] == f"/messages/{made.ref}/format?to=markdown"
+    draft, content = await site.services.composing.read(made.ref)
+    assert draft.format is MessageFormat.BLOCKS
+    assert "Winter" in content.body
+
+
+@pytest.mark.parametrize("body", ["# My words", ""])
+async def test_a_conflict_while_the_format_is_chosen_shows_both_versions(
+    site: Site, writer: Visitor, body: str
+) -> None:
+    made = await created(site, MessageFormat.MARKDOWN, "# Old words")
+    theirs = ContentChange(body="# Their words")
+    await site.services.composing.save(made.ref, theirs, "other@example.org")
+    form = {"list": "news", "subject": "Mine", "format": "markdown", "body": body}
+    answer = await writer.post(
+        "/messages/format", {**form, "to": "blocks", "ref": made.ref, "etag": made.etag}
+    )
+    assert answer.status_code == 409
+    page = html.unescape(answer.text)
+    assert "# Their words" in page
+    assert f">{body}</textarea>" in page.replace("\n", "")
+    assert '<input type="hidden" name="format" value="markdown">' in page
+    draft, content = await site.services.composing.read(made.ref)
+    assert (draft.format, content.body) == (MessageFormat.MARKDOWN, "# Their words")
+
+
 @pytest.mark.parametrize(
     ("given", "body", "wanted", "found"),
     [

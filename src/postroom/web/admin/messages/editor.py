@@ -74,7 +74,7 @@ async def edit(visit: Visit) -> Response:
         )
     if message.status is not MessageStatus.DRAFT and message.has_source:
         return visit.redirect(
-            f"/messages/{message.ref}", "Unschedule this message to change it: it is compiled."
+            f"/messages/{message.ref}", "To change this message, unschedule it first."
         )
     if visit.request.method == "GET":
         return await show_editor(visit, draft_of(message, content))
@@ -96,7 +96,7 @@ async def _submitted(visit: Visit) -> Response:
     try:
         saved = await store_draft(visit, draft)
     except Overtaken:
-        return await _conflict_page(visit, draft)
+        return await show_conflict(visit, draft)
     except Invalid as exc:
         return await show_editor(visit, draft, problem_of(exc), status=422)
     then = await visit.text("then")
@@ -199,7 +199,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
     except (Invalid, NoSuch) as exc:
         return await show_editor(visit, draft, problem_of(exc), status=422)
     except Overtaken:
-        return await _conflict_page(visit, draft)
+        return await show_conflict(visit, draft)
     await visit.audit("changed message", message.ref)
     return visit.redirect(f"/messages/{message.ref}", "Saved.")
 
@@ -265,7 +265,7 @@ async def _files(visit: Visit, draft: Draft) -> tuple[AttachedFile, ...]:
     return await visit.services.attached_files.load(parse_ref(draft.ref), draft.content.attachments)
 
 
-async def _conflict_page(visit: Visit, draft: Draft) -> Response:
+async def show_conflict(visit: Visit, draft: Draft) -> Response:
     """Show both versions after an edit conflict, and the form as it was typed."""
     current, theirs = await visit.services.composing.read(draft.ref)
     check_editable(current.status)

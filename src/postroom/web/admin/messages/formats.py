@@ -14,7 +14,7 @@ from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.messages import Message, MessageFormat, check_editable
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import Content, ContentChange
-from postroom.web.admin.messages.editor import show_editor, store_draft
+from postroom.web.admin.messages.editor import show_conflict, show_editor, store_draft
 from postroom.web.admin.messages.message_drafts import (
     FORMAT_NAMES,
     LARGEST_FORM,
@@ -52,6 +52,7 @@ async def choose(visit: Visit) -> Response:
         wanted = MessageFormat(await visit.text("to"))
     except ValueError:
         wanted = draft.content.format
+    typed = draft.body, draft.format
     is_free = is_empty(draft.content)
     if is_free:
         draft.body, draft.format = "", wanted.value
@@ -60,9 +61,8 @@ async def choose(visit: Visit) -> Response:
     except Invalid as exc:
         return await show_editor(visit, draft, problem_of(exc), status=422)
     except Overtaken:
-        return visit.redirect(
-            f"/messages/{draft.ref}/edit", "Someone else changed this draft meanwhile."
-        )
+        draft.body, draft.format = typed
+        return await show_conflict(visit, draft)
     if is_free or wanted.value == draft.format:
         return visit.redirect(f"/messages/{saved.ref}/edit")
     return visit.redirect(f"/messages/{saved.ref}/format?to={wanted.value}")
@@ -122,7 +122,7 @@ def is_empty(content: Content) -> bool:
     if content.format is not _BLOCKS:
         return False
     document = parse_blocks(content.body, Findings(content.body))
-    return document is not None and not document.blocks
+    return document is not None and not document.blocks and not any(document.slots.values())
 
 
 def _not_possible(given: MessageFormat) -> str:
