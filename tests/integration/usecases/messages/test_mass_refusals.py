@@ -110,11 +110,10 @@ async def answer_until(done: asyncio.Future[list[None]], server: LockstepSmtp) -
 async def test_at_most_50_recipients_are_touched(
     store: Store, defaults: TransportSettings, senders: int, stage: str, healthy_rounds: int
 ) -> None:
-    touched, busy = await touched_by_a_fault(
-        store, defaults, senders, stage, UNKNOWN, healthy_rounds
-    )
+    touched, _ = await touched_by_a_fault(store, defaults, senders, stage, UNKNOWN, healthy_rounds)
 
-    assert busy <= touched <= 50
+    # The hold may begin before each connection has its reply, so there is no other lower bound.
+    assert 0 < touched <= 50
 
 
 @pytest.mark.parametrize("stage", ["RCPT", "end"])
