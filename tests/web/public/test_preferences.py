@@ -211,6 +211,25 @@ async def test_the_download_has_this_subscription_and_no_secret(
     assert "staff" not in file.text
 
 
+async def test_the_download_has_nothing_that_the_team_keeps_to_itself(
+    site: Site, ann: Subscriber
+) -> None:
+    services = site.services
+    await services.subscriptions.edit("contoso1", ANN, note="pays late")
+    message = await schedule(services, "contoso1")
+    await fan_out_whole(services.store, message.ref)
+    file = await site.visitor().http.post(link(ann), data={"action": "download"})
+    data = file.json()
+    assert "pays late" not in file.text
+    assert set(data["subscription"]) == {
+        "list", "email", "confirmed", "signed_up_at", "confirmed_at", "paused_until", "attributes",
+        "consent",
+    }  # fmt: skip
+    [email] = data["messages"]
+    assert set(email) == {"ref", "subject", "sent_at", "outcome", "reply"}
+    assert (email["ref"], email["subject"], email["outcome"]) == (message.ref, "News", "pending")
+
+
 async def test_a_wrong_link_says_nothing_and_an_unconfirmed_one_asks_to_confirm(
     site: Site, ann: Subscriber
 ) -> None:

@@ -14,6 +14,7 @@ from postroom.domain.audience.list_property import ListProperty
 from postroom.domain.audience.lists import PROPERTIES, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.meanings import Meaning
@@ -303,31 +304,67 @@ def describe_trace(trace: Trace) -> TraceResource:
             LeftListResource(each.list_name, describe_time(each.left_at))
             for each in trace.departures
         ],
-        messages=_describe_emails(trace.emails),
+        messages=[
+            TracedEmailResource(
+                **msgspec.structs.asdict(describe_message_summary(message)),
+                **msgspec.structs.asdict(describe_email(email)),
+            )
+            for message, email in trace.emails
+        ],
     )
+
+
+class OwnSubscriptionResource(Resource, frozen=True):
+    """A subscription as its owner may see it: without what the team keeps to itself."""
+
+    list: str
+    email: str
+    confirmed: bool
+    signed_up_at: Time
+    confirmed_at: Time | None
+    paused_until: Time | None
+    attributes: dict[str, AttributeValue]
+    consent: str
+
+
+class OwnEmailResource(Resource, frozen=True):
+    """An email to a subscriber, as they may see it."""
+
+    ref: str
+    subject: str
+    sent_at: Time | None
+    outcome: EmailOutcome
+    reply: str | None
 
 
 class PersonalDataResource(Resource, frozen=True):
     """What subscribers get when they download their data: one subscription and its emails."""
 
-    subscription: SubscriberResource
-    messages: Sequence[TracedEmailResource]
+    subscription: OwnSubscriptionResource
+    messages: Sequence[OwnEmailResource]
 
 
 def describe_personal_data(
     subscriber: Subscriber, emails: Sequence[tuple[Message, EmailRecord]]
 ) -> PersonalDataResource:
-    subscription = describe_subscriber(subscriber, with_guid=False)
-    return PersonalDataResource(subscription, _describe_emails(emails))
-
-
-def _describe_emails(
-    emails: Sequence[tuple[Message, EmailRecord]],
-) -> list[TracedEmailResource]:
-    return [
-        TracedEmailResource(
-            **msgspec.structs.asdict(describe_message_summary(message)),
-            **msgspec.structs.asdict(describe_email(email)),
+    subscription = OwnSubscriptionResource(
+        list=subscriber.list_name,
+        email=subscriber.address,
+        confirmed=subscriber.verified,
+        signed_up_at=describe_time(subscriber.created_at),
+        confirmed_at=describe_time(subscriber.verified_at),
+        paused_until=describe_time(subscriber.paused_until),
+        attributes=dict(subscriber.attributes),
+        consent=subscriber.consent,
+    )
+    messages = [
+        OwnEmailResource(
+            ref=message.ref,
+            subject=message.subject,
+            sent_at=describe_time(message.queued_at),
+            outcome=email.outcome,
+            reply=email.reply or None,
         )
         for message, email in emails
     ]
+    return PersonalDataResource(subscription, messages)
