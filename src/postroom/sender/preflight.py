@@ -53,6 +53,7 @@ class PreflightService:
         """Without `links` and `records`, these are not looked at."""
         self._renderer = renderer
         self._pictures = pictures
+        self._trial = links
         self._links = BackgroundChecks(links.fault) if links else None
         self._records = BackgroundChecks(records.faults) if records else None
         self._gaps = BackgroundChecks(partial(_count_gaps, gaps))
@@ -80,6 +81,8 @@ class PreflightService:
         await self._gaps.close()
         if self._links:
             await self._links.close()
+        if self._trial:
+            self._trial.close()
         if self._records:
             await self._records.close()
 

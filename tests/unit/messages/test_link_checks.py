@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -113,7 +115,7 @@ async def test_no_request_goes_to_an_address_that_is_not_public() -> None:
     "address",
     ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "169.254.169.254", "0.1.2.3", "::1",
      "fe80::1%eth0", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "224.0.0.1",
-     "100.64.0.1"],
+     "100.64.0.1", "64:ff9b:1::7f00:1", "fec0::1", "::127.0.0.1", "::ffff:0:127.0.0.1"],
 )  # fmt: skip
 def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(address, 443)
@@ -126,8 +128,42 @@ def test_public_addresses_are_public_on_web_ports() -> None:
 
 
 async def test_a_real_lookup_of_this_machine_is_refused() -> None:
-    assert "not a public address" in await LinkTrial().fault("http://localhost/")
-    assert "not a public address" in await LinkTrial().fault("http://127.1/")
+    trial = LinkTrial()
+    assert "not a public address" in await trial.fault("http://localhost/")
+    assert "not a public address" in await trial.fault("http://127.1/")
+    trial.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".contoso.com", ".contoso.com"])
+async def test_a_host_that_cannot_exist_is_a_fault(host: str) -> None:
+    trial = LinkTrial()
+    assert "does not exist" in await trial.fault(f"http://{host}/")
+    trial.close()
+
+
+async def test_a_redirect_to_nonsense_is_a_fault() -> None:
+    async with serving({"/away": "302 Found\r\nLocation: http://["}) as web:
+        assert await fault(web, "/away") == "redirects to an address that is not valid"
+
+
+async def test_slow_lookups_keep_no_other_thread_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_checks, "_SECONDS", 0.1)
+    gate = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: gate.wait(30.0 * BUSY))
+    trial = LinkTrial()
+    links = [f"http://{number}.contoso.com/" for number in range(40)]
+    try:
+        faults = await asyncio.gather(*map(trial.fault, links))
+        assert all("does not answer within" in each for each in faults)
+        async with asyncio.timeout(5.0 * BUSY):
+            assert await asyncio.to_thread(lambda: "free") == "free"
+    finally:
+        gate.set()
+        trial.close()
+
+
+def test_certificates_are_read_once() -> None:
+    assert link_checks._tls() is link_checks._tls()
 
 
 def test_only_other_websites_are_tried() -> None:

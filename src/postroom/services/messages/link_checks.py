@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
@@ -28,8 +31,9 @@ _MOST_REDIRECTS: Final = 5
 _LONGEST_LINE: Final = 16 * 1024
 _MOST_HEADERS: Final = 100
 _PORTS: Final = frozenset({80, 443, 8080, 8443})
-# They carry IPv4 addresses, possibly private ones (RFC 6052).
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_LOOKUPS_AT_ONCE: Final = 8
+# All public addresses of IPv6 (RFC 4291 2.4). What is outside may carry an IPv4 address.
+_GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
 # What servers reply to programs although people see the page.
 _NOT_FOR_PROGRAMS: Final = frozenset({401, 403, 405, 406, 429, 999})
@@ -47,28 +51,31 @@ class _Answer(msgspec.Struct, frozen=True):
     location: str
 
 
-async def _resolve(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)  # TCP
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
-
-
 def is_public(address: str, port: int) -> bool:
     """Return whether anyone on the internet could reach this address: the only ones to connect
     to."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and (
-        found.ipv4_mapped or found.sixtofour or found.teredo or found in _NAT64
+        found not in _GLOBAL_UNICAST or found.sixtofour or found.teredo
     ):
         return False
     return found.is_global and not found.is_multicast and port in _PORTS
 
 
 class LinkTrial:
-    """Tries links."""
+    """Tries links.
 
-    def __init__(self, resolve: Resolve = _resolve, may_connect: MayConnect = is_public) -> None:
-        self._resolve = resolve
+    It looks up hosts in threads of its own: one that takes minutes holds up nothing but links.
+    """
+
+    def __init__(self, resolve: Resolve | None = None, may_connect: MayConnect = is_public) -> None:
+        self._threads = ThreadPoolExecutor(_LOOKUPS_AT_ONCE, "link-check")
+        self._resolve = resolve or self._look_up
         self._may_connect = may_connect
+
+    def close(self) -> None:
+        """Abandon lookups that have not begun. No link can be tried afterwards."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def fault(self, link: str) -> str:
         """Return why a link does not work; "" if it does."""
@@ -90,7 +97,10 @@ class LinkTrial:
                 answer = await self._request("GET", url)
             if not (300 <= answer.status < 400 and answer.location):
                 break
-            url = urljoin(url, answer.location)
+            try:
+                url = urljoin(url, answer.location)
+            except ValueError as exc:
+                raise LinkFault("redirects to an address that is not valid") from exc
         else:
             raise LinkFault("redirects too often")
         if answer.status >= 400 and answer.status not in _NOT_FOR_PROGRAMS:
@@ -100,11 +110,11 @@ class LinkTrial:
         parts, host, port = _parsed(url)
         try:
             addresses = await self._resolve(host, port)
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # `ValueError`: no host can have this name
             raise LinkFault(f"leads to {host}, which does not exist") from exc
         if not addresses or not all(self._may_connect(each, port) for each in addresses):
             raise LinkFault(f"leads to {host}, which is not a public address")
-        context = _tls() if parts.scheme == "https" else None
+        context = await asyncio.to_thread(_tls) if parts.scheme == "https" else None
         try:
             reader, writer = await asyncio.open_connection(
                 addresses[0],
@@ -115,7 +125,7 @@ class LinkTrial:
             )
         except ssl.SSLCertVerificationError as exc:
             raise LinkFault(f"leads to {host}, whose certificate is not valid") from exc
-        except OSError as exc:
+        except (OSError, ValueError) as exc:
             raise LinkFault(f"leads to {host}, which does not answer") from exc
         try:
             writer.write(_request_head(method, parts, host, port))
@@ -127,6 +137,11 @@ class LinkTrial:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        look_up = partial(socket.getaddrinfo, host, port, proto=socket.IPPROTO_TCP)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def _parsed(url: str) -> tuple[SplitResult, str, int]:
@@ -171,7 +186,9 @@ async def _read_answer(reader: asyncio.StreamReader) -> _Answer:
     return _Answer(int(words[1]), location)
 
 
+@cache
 def _tls() -> ssl.SSLContext:
+    """Return what all connections share: reading the certificates takes a tenth of a second."""
     return ssl.create_default_context()
 
 
