@@ -7,6 +7,7 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import BUILT_IN, Field, Fields, parse_value, value_text
+from postroom.domain.errors import Invalid
 from postroom.services.audience.files.columns import ColumnPlan
 from postroom.services.audience.files.field_columns import BUILT_IN_NAMES
 from postroom.services.audience.files.meanings import Meaning
@@ -163,3 +164,18 @@ def test_attributes_of_a_line_have_a_size_limit() -> None:
     header = ",".join(f"f{n}" for n in range(20))
     chunk = only(f"email,{header}\na@b.org,{','.join(['x' * 1000] * 20)}\n", fields)
     assert chunk.rejected[0].reason.startswith("the fields must have at most 16,384 bytes, not 20,")
+
+
+@pytest.mark.parametrize("depth", [900, 20_000])
+def test_attributes_that_are_nested_too_deeply_are_refused_for_their_line(depth: int) -> None:
+    cell = '{""city"": ' + "[" * depth + "]" * depth + "}"
+    header = "uuid,email,name,attributes,status,created_at,updated_at\n"
+    chunk = only(f'{header}1,a@b.org,A,"{cell}",enabled,,\n2,c@d.org,C,"{{}}",enabled,,\n')
+    assert set(chunk.wanted) == {"c@d.org"}
+    assert [each.line for each in chunk.rejected] == [2]
+
+
+def test_a_header_cannot_create_more_fields_than_a_list_can_have() -> None:
+    names = ",".join(["email", *["x"] * 30_000])
+    with pytest.raises(Invalid, match="more than 100 fields"):
+        opened(f"{names}\n", create=True)

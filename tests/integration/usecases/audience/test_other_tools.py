@@ -2,7 +2,9 @@
 
 import io
 import zipfile
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -222,6 +224,25 @@ async def test_archives_that_cannot_be_used_change_nothing(
         content = made.getvalue()
     with pytest.raises(Invalid, match=words):
         await take(services, content)
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_STORED]
+)
+def test_a_damaged_archive_is_refused_in_words(tmp_path: Path, method: int) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        archive.writestr("ä.csv", "email\n" + "".join(f"a{n}@b.org\n" for n in range(50)))
+    sound = made.getvalue()
+    file = tmp_path / "archive.zip"
+    for place in range(4, len(sound)):
+        file.write_bytes(sound[:place] + bytes([sound[place] ^ 0xFF]) + sound[place + 1 :])
+        with (
+            file.open("rb") as opened,
+            suppress(Invalid),  # not every byte matters
+            archives.opened_parts(opened),
+        ):
+            pass
 
 
 async def test_an_archive_has_a_size_limit(

@@ -7,8 +7,11 @@ leaves such an address in use.
 
 from __future__ import annotations
 
+import errno
+import lzma
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO, Final
@@ -24,6 +27,12 @@ MOST_MEMBERS: Final = 20
 LARGEST_CONTENT: Final = 2 * 1024**3
 _PIECE: Final = 1024 * 1024
 _SUFFIXES: Final = (".csv", ".tsv", ".txt")
+_DAMAGED: Final = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError,
+    ValueError,
+)  # fmt: skip
+# `bz2` gives no number. A position before the beginning is EINVAL. A full disk is another matter.
+_DAMAGED_NUMBERS: Final = (None, errno.EINVAL)
 
 
 class FilePart(msgspec.Struct, frozen=True):
@@ -48,7 +57,11 @@ def opened_parts(file: BinaryIO) -> Iterator[list[FilePart]]:
         try:
             archive = stack.enter_context(zipfile.ZipFile(file))
             parts = [_extracted(stack, archive, each) for each in _members(archive)]
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
+        except Invalid:
+            raise
+        except (*_DAMAGED, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno not in _DAMAGED_NUMBERS:
+                raise
             raise Invalid("file", f"the archive cannot be read: {exc}") from exc
         parts.sort(key=lambda each: -(each.least[0] if each.least else 0))
         yield parts

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from postroom.domain.audience.fields import (
     BUILT_IN,
     LARGEST_ATTRIBUTES,
     LONGEST_LABEL,
+    MOST_FIELDS,
     Field,
     Fields,
     is_day,
@@ -94,14 +95,20 @@ class FieldColumns:
             field = known.get(squeezed(name), "")
             if field and field not in self.places.values():
                 self.places[place] = field
+        taken = {each.name for each in fields.all}
         for place in sorted({*create, *create_from} - self.places.keys()):
             field = known.get(squeezed(names[place]), "")
             if place in create and field and field not in self.places.values():
                 self.places[place] = field  # an earlier import of this file has created it
             elif squeezed(names[place]):
-                taken = {*(each.name for each in fields.all), *self.new}
+                if len(self.new) == MOST_FIELDS:
+                    problem = (
+                        f"would create more than {MOST_FIELDS} fields, the most a list can have"
+                    )
+                    raise Invalid("columns", problem)
                 new = _new_field(names[place], create.get(place, FieldType.TEXT), taken)
                 self.new[new.name] = new
+                taken.add(new.name)
                 self.places[place] = new.name
         self._required = [each.name for each in fields.declared if each.required]
         everything = {each.name: each for each in fields.all} | self.new
@@ -211,9 +218,13 @@ class _JsonCells(dict[str, str]):
 
     def __missing__(self, cell: str) -> str:
         try:
-            attributes = msgspec.json.decode(cell) if cell.strip() else {}
+            return self._read(msgspec.json.decode(cell) if cell.strip() else {})
         except msgspec.DecodeError as exc:
             raise Invalid("attributes", f"the attributes are not JSON: {exc}") from exc
+        except RecursionError as exc:
+            raise Invalid("attributes", "the attributes are nested too deeply") from exc
+
+    def _read(self, attributes: Any) -> str:
         found: dict[str, str] = {}
         for key, value in attributes.items() if isinstance(attributes, dict) else ():
             field = self._fields.get(squeezed(key))
