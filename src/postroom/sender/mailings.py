@@ -31,8 +31,8 @@ class _Known(msgspec.Struct):
     message: Message | None = None
     read_at: float = -math.inf
     mailing: asyncio.Task[Mailing] | None = None
-    content: tuple[str, ...] = ()
-    """The body version and the lines that it was compiled from."""
+    content: tuple[object, ...] = ()
+    """The body version, the lines and the attachments that it was compiled from."""
 
 
 class Mailings:
@@ -97,7 +97,7 @@ class Mailings:
         same moment, and again if its content changes, which only unsent messages allow."""
         known = self._about(message.ref)
         lines = message.subject, message.preheader, message.from_name, message.reply_to
-        content = (message.body_version, *lines, *(each.hash for each in message.attachments))
+        content = (message.body_version, *lines, message.attachments)
         if known.mailing is None or known.content != content:
             known.content = content
             known.mailing = asyncio.create_task(self._compile(message))
