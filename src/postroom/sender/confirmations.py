@@ -222,11 +222,14 @@ class Confirmations:
         self, name: ListName, guid: SubscriberGuid, new_address: str
     ) -> Subscriber | None:
         """Return the subscriber, or the one that they become with a new address; None if removed,
-        blocked, or verified meanwhile."""
+        blocked, or verified meanwhile. A new address may be that of another subscriber."""
         subscriber = await self._subscriptions.by_guid(name, guid)
         if subscriber is None or subscriber.blocked:
             return None
         if new_address:
+            there = await self._subscriptions.find(name, Address(new_address))
+            if there is not None and there.blocked:
+                return None
             return msgspec.structs.replace(subscriber, address=Address(new_address))
         return None if subscriber.verified else subscriber
 

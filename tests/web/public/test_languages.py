@@ -163,6 +163,12 @@ def test_a_name_that_ends_with_a_full_stop_ends_its_sentence() -> None:
 
 async def confirmation_sent(site: Site) -> dict[str, str]:
     """Send what is queued, and return the bodies of the one confirmation email."""
+    [both] = await emails_sent(site)
+    return both
+
+
+async def emails_sent(site: Site) -> list[dict[str, str]]:
+    """Send the confirmations that are queued, and return the bodies of all emails."""
     settings = site.context.settings
     async with opened_transport(settings) as transport:
         stopping = asyncio.Event()
@@ -175,5 +181,5 @@ async def confirmation_sent(site: Site) -> dict[str, str]:
             await asyncio.sleep(0.05)
         stopping.set()
         await sending
-    [file] = (settings.storage.data / "outbox").rglob("*.eml")
-    return bodies(parse(file.read_bytes()))
+    files = (settings.storage.data / "outbox").rglob("*.eml")
+    return [bodies(parse(each.read_bytes())) for each in files]

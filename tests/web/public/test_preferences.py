@@ -10,7 +10,7 @@ from postroom.domain.audience.lists import ListName, Subscriber, new_guid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.integration.usecases.making import schedule
 from tests.integration.usecases.pages import check_pages, fan_out_whole
-from tests.web.public.test_languages import confirmation_sent
+from tests.web.public.test_languages import confirmation_sent, emails_sent
 from tests.web.site import Site
 
 ANN, MASKED = "annabel@example.com", "an*****@example.com"
@@ -97,6 +97,35 @@ async def test_an_entry_that_does_not_fit_is_shown_again(
     assert await current(site) == ann
 
 
+@pytest.mark.parametrize("private", [0, 10])
+async def test_too_much_at_once_is_shown_again(site: Site, ann: Subscriber, private: int) -> None:
+    """Whether it is too much by itself, or beside fields that are not public."""
+    fields = [Field(f"note{number}", public=number >= private) for number in range(20)]
+    await site.services.fields.declare("contoso1", fields)
+    values = {each.name: "x" * 900 for each in fields}
+    known = {name: values[name] for name in list(values)[:private]}
+    await site.services.subscriptions.edit("contoso1", ANN, attributes=known)
+    before = await current(site)
+    form = {f"attributes.{name}": values[name] for name in list(values)[private:]}
+    page = await site.visitor().http.post(link(ann), data={"action": "save", **form})
+    assert page.status_code == 422
+    assert page.text.count("Please check this entry.") == 1
+    assert await current(site) == before
+
+
+async def test_signing_up_with_too_much_at_once_sends_nothing_and_says_so(
+    site: Site, ann: Subscriber
+) -> None:
+    fields = [Field(f"note{number}", public=True) for number in range(20)]
+    await site.services.fields.declare("contoso1", fields)
+    form = {f"attributes.{each.name}": "x" * 900 for each in fields}
+    page = await site.visitor().http.post(
+        "/subscribe?list=contoso1&lang=en", data={"email": NEW, **form}
+    )
+    assert page.status_code == 422
+    assert "Please check this entry." in page.text
+
+
 async def test_another_list_is_confirmed_by_email_and_left_at_once(
     site: Site, ann: Subscriber
 ) -> None:
@@ -177,6 +206,16 @@ async def test_an_address_that_is_already_subscribed_is_not_revealed_before_it_i
     refused = await visitor.http.post(confirm)
     assert "This address is already subscribed" in refused.text
     assert await current(site) == ann
+
+
+async def test_nothing_is_sent_to_a_new_address_that_is_blocked(
+    site: Site, ann: Subscriber
+) -> None:
+    await site.services.subscriptions.add("contoso1", NEW, attributes={"city": "Rome"})
+    await site.services.subscriptions.edit("contoso1", NEW, blocked="complained")
+    page = await site.visitor().http.post(link(ann), data={"action": "address", "email": NEW})
+    assert f"We’ve sent an email to {NEW}." in page.text
+    assert await emails_sent(site) == []
 
 
 async def test_a_token_for_one_list_opens_no_other_and_nobody_is_asked_too_often(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from postroom.domain.audience.field_types import FieldType
-from postroom.domain.audience.fields import Field, Fields
+from postroom.domain.audience.fields import Field, Fields, check_size
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid
 from postroom.translations import Translator
@@ -89,7 +89,7 @@ def checked_values(
     fields: Fields, typed: Mapping[str, Any], _: Translator
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the attributes that were typed, with None for those that were left empty, and what is
-    wrong, by the name of the form field."""
+    wrong, by the name of the form field. Too much at once is wrong at the longest entry."""
     attributes: dict[str, Any] = {}
     problems: dict[str, str] = {}
     required = {each.name for each in fields.public if each.required}
@@ -102,7 +102,17 @@ def checked_values(
             continue
         if name in required and attributes[name] is None:
             problems[PREFIX + name] = _("Please fill this in.")
+    try:
+        check_size({name: value for name, value in attributes.items() if value is not None})
+    except Invalid:
+        problems |= too_large(typed, _)
     return attributes, problems
+
+
+def too_large(typed: Mapping[str, Any], _: Translator) -> dict[str, str]:
+    """Return the problem with values that are too large together: the longest should change."""
+    longest = max(typed, key=lambda name: len(str(typed[name])))
+    return {PREFIX + longest: _("Please check this entry.")}
 
 
 def _label(field: Field, _: Translator) -> str:

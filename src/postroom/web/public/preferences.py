@@ -27,6 +27,7 @@ from postroom.web.public.field_inputs import (
     checked_values,
     shown_fields,
     shown_inputs,
+    too_large,
     typed_values,
 )
 from postroom.web.public.links import broken_link, read_link, without_spaces
@@ -95,7 +96,13 @@ class _Page:
             return await self.render(typed=typed, problems=problems)
         language = known_language(visitor.text("language"))
         preferences = visitor.services.preferences
-        self._subscriber = await preferences.save(self._subscriber, attributes, language)
+        try:
+            self._subscriber = await preferences.save(self._subscriber, attributes, language)
+        except Invalid:
+            if not typed:
+                raise
+            # No room beside the fields that are not public.
+            return await self.render(typed=typed, problems=too_large(typed, _))
         is_asked = await self._change_lists(set(visitor.form_values("list")))
         more = _("To confirm the new list, open the link in the email we’ve sent you.")
         return await self.render(f"{_('Saved.')} {more}" if is_asked else _("Saved."))
