@@ -28,6 +28,7 @@ from postroom.storage import Conflict, Entity, KeyRange, Replace, Store
 _ROWS: Final = 1000  # the most that one query returns
 _BATCH: Final = 100  # the operations of one batch of the store
 _ATTRIBUTES: Final = "Attributes"
+_PENDING: Final = "PendingAttributes"
 
 Change = Callable[[Sequence[Field]], list[Field]]
 
@@ -202,12 +203,15 @@ def _named(declared: DeclaredFields, name: str) -> Field:
 
 
 def _renamed(entity: Entity, field: Field) -> Entity | None:
-    """Return the row with the value of a renamed field; None if it has none."""
-    text = entities.read_optional(entity, _ATTRIBUTES, str)
-    attributes = msgspec.json.decode(text) if text else {}
-    if field.formerly not in attributes:
+    """Return the row with the values of a renamed field; None if it has none. A value under the
+    new name is newer, and stays."""
+    changed: dict[str, str] = {}
+    for stored_as in (_ATTRIBUTES, _PENDING):
+        text = entities.read_optional(entity, stored_as, str)
+        attributes = msgspec.json.decode(text) if text else {}
+        if field.formerly in attributes:
+            attributes.setdefault(field.name, attributes.pop(field.formerly))
+            changed[stored_as] = msgspec.json.encode(attributes).decode()
+    if not changed:
         return None
-    attributes[field.name] = attributes.pop(field.formerly)
-    encoded = msgspec.json.encode(attributes).decode()
-    properties = {**entity.properties, _ATTRIBUTES: encoded}
-    return msgspec.structs.replace(entity, properties=properties)
+    return msgspec.structs.replace(entity, properties={**entity.properties, **changed})

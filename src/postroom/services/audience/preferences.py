@@ -21,6 +21,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import check_size
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import NoSuch
 from postroom.domain.languages import parse_list_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
@@ -77,7 +78,7 @@ class PreferenceService:
         language = language and parse_list_language(language, _LANGUAGE)
 
         def changed(current: Subscriber) -> Subscriber:
-            others = {k: v for k, v in current.attributes.items() if k not in {*given, _LANGUAGE}}
+            others = without(current.attributes, {*given, _LANGUAGE}, fields)
             new = check_size(others | checked | ({_LANGUAGE: language} if language else {}))
             fields.check_complete(new, public_only=True)
             return msgspec.structs.replace(current, attributes=new)

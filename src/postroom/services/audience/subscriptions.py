@@ -11,13 +11,14 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, folded, parse_address
-from postroom.domain.audience.fields import check_size
+from postroom.domain.audience.fields import Fields, check_size
 from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
     parse_guid,
     parse_list_name,
 )
+from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
@@ -177,7 +178,8 @@ class SubscriptionService:
             if subscriber is None or subscriber.verified:
                 return subscriber
             await self._departures.forget(subscriber.list_name, subscriber.address)
-            saved = await self._rows.save(subscriber, _confirmed(subscriber), subscriber.etag)
+            confirmed = _confirmed(subscriber, await self._fields.recent(subscriber.list_name))
+            saved = await self._rows.save(subscriber, confirmed, subscriber.etag)
             await self._limits.forget(saved.address)
             return saved
 
@@ -325,8 +327,7 @@ class SubscriptionService:
         """Return attributes with these changes. Those of fields that are not declared stay."""
         fields = (await self._fields.of(name)).fields
         checked = fields.check(changes)
-        kept = {key: value for key, value in old.items() if key not in changes}
-        return check_size(kept | checked)
+        return check_size(without(old, changes, fields) | checked)
 
     async def change_address(
         self, list_name: str, email: str, new_email: str, etag: str | None = None
@@ -383,10 +384,11 @@ def _verified(subscriber: Subscriber) -> Subscriber:
     return msgspec.structs.replace(subscriber, verified=True, verified_at=clock.now())
 
 
-def _confirmed(subscriber: Subscriber) -> Subscriber:
+def _confirmed(subscriber: Subscriber, fields: Fields) -> Subscriber:
     """Return a subscriber who has confirmed, and with that what they gave at a later sign-up."""
+    pending = subscriber.pending_attributes
     return msgspec.structs.replace(
         _verified(subscriber),
-        attributes={**subscriber.attributes, **subscriber.pending_attributes},
+        attributes={**without(subscriber.attributes, pending, fields), **pending},
         pending_attributes={},
     )

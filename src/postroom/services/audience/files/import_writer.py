@@ -53,6 +53,8 @@ class ImportWriter:
         self._report = report
         self._default_verified = default_verified
         self._existing = existing
+        self.former_names: dict[str, str] = {}
+        """Of fields whose values are being renamed."""
         self._too_large: dict[AddressKey, RejectedLine] = {}
         self._now = clock.now()
         # As long as no address was on the list, rows are inserted without reading first.
@@ -247,6 +249,10 @@ class ImportWriter:
         merged = {**old.attributes, **given}
         if self._existing is Existing.FILL_GAPS:
             merged = {**given, **old.attributes}
+        for name, former in self.former_names.items():
+            if name in given and former in old.attributes:
+                is_gap = self._existing is Existing.FILL_GAPS and name not in old.attributes
+                del merged[name if is_gap else former]
         try:
             return msgspec.structs.replace(old, attributes=check_size(merged))
         except Invalid as exc:

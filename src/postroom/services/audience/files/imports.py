@@ -33,6 +33,7 @@ import msgspec
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.fields import Field, parse_fields
 from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.renamed_fields import former_names
 from postroom.domain.errors import Invalid
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
@@ -151,6 +152,7 @@ class ImportService:
         """Import one CSV file."""
         fields = (await self._fields.of(name)).fields
         plan = msgspec.structs.replace(plan, fields=fields, least=run.part.least)
+        writer.former_names = former_names(fields)
         stop = threading.Event()
         try:
             source = await in_thread(
