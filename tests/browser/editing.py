@@ -69,6 +69,11 @@ async def use_html(page: Page) -> Locator:
     """Change an empty message to HTML; return where it is written."""
     await page.locator(".format-choice summary").click()
     await page.locator(".format-choice .menu").get_by_role("button", name="HTML").click()
+    return await html_editor(page)
+
+
+async def html_editor(page: Page) -> Locator:
+    """Return where HTML is written, as soon as the code editor has replaced the text field."""
     body = page.get_by_label("Message (HTML)")
     await expect(body).to_have_attribute("contenteditable", "true", timeout=PATIENCE)
     return body

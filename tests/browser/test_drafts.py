@@ -16,7 +16,7 @@ from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import ContentChange
 from tests.browser.chromium import PATIENCE, window
-from tests.browser.editing import use_html
+from tests.browser.editing import html_editor, use_html
 from tests.services.postroom import CommandLine
 from tests.services.waiting import BUSY, free_ports
 from tests.web.site import Site
@@ -77,8 +77,9 @@ async def test_text_that_is_typed_offline_is_kept_and_saved_later(
     async with window(browser, site.url, whose=editor) as context:
         page = await context.new_page()
         await page.goto(f"/messages/{made.ref}/edit")
+        body = await html_editor(page)
         await context.set_offline(True)
-        await page.get_by_label(BODY).fill("<p>On the train</p>")
+        await body.fill("<p>On the train</p>")
         await expect(state(page)).to_have_text(
             "Not saved: offline, kept in this browser.", timeout=PATIENCE
         )
@@ -128,9 +129,9 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         mine, theirs = await of_ann.new_page(), await of_bob.new_page()
         await mine.goto(where)
         await theirs.goto(where)
-        await theirs.get_by_label(BODY).fill("<p>Bob was here</p>")
+        await (await html_editor(theirs)).fill("<p>Bob was here</p>")
         await saved(theirs)
-        await mine.get_by_label(BODY).fill("<p>Ann was here</p>")
+        await (await html_editor(mine)).fill("<p>Ann was here</p>")
         panel = mine.locator("#conflict")
         await expect(panel).to_contain_text("writer@example.org saved this draft", timeout=PATIENCE)
         await expect(panel).to_contain_text("<p>Bob was here</p>")
