@@ -104,7 +104,7 @@ async def test_html_is_highlighted_without_inline_styles_and_a_file_fills_it(
         response = await page.goto(f"/messages/{made.ref}/edit")
         assert response is not None
         text = page.get_by_label("Message (HTML)")
-        await expect(text).to_be_visible(timeout=PATIENCE)
+        await expect(text.locator("span").nth(2)).to_be_attached(timeout=PATIENCE)
         colours = await text.locator("span").evaluate_all(
             "(all) => [...new Set(all.map((each) => getComputedStyle(each).color))]"
         )

@@ -124,6 +124,7 @@ async def schedule(page: Page) -> None:
     await page.get_by_label("Date").fill("2099-07-01")
     await page.get_by_label("Time", exact=True).fill("09:00")
     await page.get_by_role("button", name="Schedule…").click()
+    await page.wait_for_url("**/schedule")  # the button of the page before has a similar name
     await page.get_by_role("button", name="Schedule").click()
     await expect(page.locator("#toast")).to_contain_text("Message scheduled.", timeout=PATIENCE)
 

@@ -185,6 +185,9 @@
     if (isContent(event.target)) changed();
   });
   form.addEventListener("change", (event) => { if (isContent(event.target)) changed(); });
+  // Somebody may have typed before this script was there.
+  const isTyped = (field) => isContent(field) && /^(text|email|textarea)$/.test(field.type) && field.name !== "body" && field.value !== field.defaultValue;
+  if ([...fields].some(isTyped)) changed();
   window.addEventListener("online", () => { failures = 0; save(); });
   document.addEventListener("visibilitychange", () => { if (document.hidden) { keep(); save(); } });
   window.addEventListener("pagehide", keep);

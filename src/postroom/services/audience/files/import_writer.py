@@ -60,6 +60,7 @@ class ImportWriter:
         # As long as no address was on the list, rows are inserted without reading first.
         self._reads_first = report.dry_run
         self._unsubscribed: set[AddressKey] = set()
+        self._blocked: set[AddressKey] = set()
         self._change = Figures()
 
     def taken_change(self) -> Figures:
@@ -78,6 +79,7 @@ class ImportWriter:
             self._report.unsubscribed += len(back)
             prepared.batches = await asyncio.to_thread(batches_of, chunk.wanted)
         self._unsubscribed.update(chunk.unsubscribed)
+        self._blocked.update(chunk.blocked)
         unsubscribed = sorted(chunk.unsubscribed)
         for start in range(0, len(unsubscribed), BATCH):
             await self._unsubscribe(unsubscribed[start : start + BATCH])
@@ -232,14 +234,13 @@ class ImportWriter:
             self._report.blocked += len(chunk.blocked.keys() & set(addresses))
 
     def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
-        """Return the subscriber as its line says. One that blocks says nothing new about whether
-        its address was confirmed; another file of the same tool may."""
-        if blocked is not None:
-            return msgspec.structs.replace(old, blocked=blocked)
-        if said is not None and said != old.verified:
+        """Return the subscriber as its line says. A line does not confirm an address that an
+        earlier line blocks: another file of the same tool may still list it as subscribed."""
+        is_out = blocked is None and old.key in self._blocked
+        if said is not None and said != old.verified and not is_out:
             verified_at = self._now if said else None
             old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
-        return old
+        return old if blocked is None else msgspec.structs.replace(old, blocked=blocked)
 
     def _described(self, old: Subscriber, attributes: str, line: int) -> Subscriber:
         """Return the subscriber with the values of its line, as far as it takes them."""
