@@ -20,7 +20,7 @@ NAMES = {"site.contoso.com": ["127.0.0.1"], "inside.contoso.com": ["10.0.0.1"],
 
 
 class WebServer:
-    """Answers with what it is given by path, and remembers what it was asked."""
+    """A web server that has a response for each path, and remembers its requests."""
 
     def __init__(self, answers: Mapping[str, str]) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""Tells who of a list gets a message: the one place for counting and for fan-out."""
+"""Which subscribers of a list get a message. Counting and fan-out both use it."""
 
 from __future__ import annotations
 

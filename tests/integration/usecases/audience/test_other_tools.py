@@ -2,7 +2,6 @@
 
 import io
 import zipfile
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -235,14 +234,15 @@ def test_a_damaged_archive_is_refused_in_words(tmp_path: Path, method: int) -> N
         archive.writestr("ä.csv", "email\n" + "".join(f"a{n}@b.org\n" for n in range(50)))
     sound = made.getvalue()
     file = tmp_path / "archive.zip"
+    refused = 0
     for place in range(4, len(sound)):
         file.write_bytes(sound[:place] + bytes([sound[place] ^ 0xFF]) + sound[place + 1 :])
-        with (
-            file.open("rb") as opened,
-            suppress(Invalid),  # not every byte matters
-            archives.opened_parts(opened),
-        ):
-            pass
+        try:
+            with file.open("rb") as opened, archives.opened_parts(opened):
+                continue  # not every byte matters
+        except Invalid:
+            refused += 1
+    assert refused > len(sound) // 4
 
 
 async def test_an_archive_has_a_size_limit(
