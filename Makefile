@@ -41,11 +41,13 @@ help: ## Show this help
 setup: $(READY) ## Create .venv with every package locked by hash
 	@:
 
+# The lock file lists every package, so pip resolves nothing: for a package with extras, it would otherwise
+# take a newer release than the locked one, and refuse it for want of a hash.
 $(PACKAGES): requirements/dev.txt scripts/make-venv
 	$(say) 'Setting up $(VENV)'
 	@scripts/make-venv '$(PYTHON)' '$(VENV)'
 	$(say) 'Installing Python packages, once: about a minute'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 # Postroom itself: its commands and its version are in pyproject.toml.
