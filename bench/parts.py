@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import cost, starting
+from bench import audience, cost, starting
 from bench.effort import FULL, Effort
 from bench.figures import Figure
 from bench.host import measuring as hosting
 from bench.listmonk import measuring as comparison
 from bench.listmonk.program import VERSION
-from bench.mail import measuring, size
+from bench.mail import measuring, signing, size
 from bench.store import azure, postgres, sqlite
 from bench.web import measuring as web
 from tests.services.azurite import running_azurite
@@ -42,6 +42,9 @@ REMARKS = {
     " data, and while nothing happens (`make bench ARGS=start`).",
     "cost": "What a message costs on Azure Storage, counted against Azurite"
     " (`make bench ARGS=cost`).",
+    "audience": "Importing a million subscribers with five fields, counting a rule of three"
+    " clauses, and fan-out to a tenth of them, on SQLite (`make bench ARGS=audience`). In CPU time,"
+    " so that other programs on the machine do not count.",
     "host": "From the put of a message to its handler running, one message at a time: cold, when a"
     " process is started for it, and warm; throughput of a no-op handler in one process; what an"
     " idle host costs. Next to workers of others that are always on, in the same run"
@@ -101,6 +104,7 @@ PARTS: dict[str, Part] = {
     "senders": _part("mail", "Two senders, PostgreSQL with fsync=on", measuring.senders),
     "up": _part("mail", "All in one process tree", measuring.all_in_one),
     "size": _part("mail", "Size of the store", size.figures),
+    "signing": _part("mail", "DKIM signatures", signing.figures),
     "imports": _part("mail", "Subscribers", measuring.subscribers),
     "listmonk": Part(
         "listmonk",
@@ -122,6 +126,7 @@ PARTS: dict[str, Part] = {
 ON_REQUEST: dict[str, Part] = {
     "growth": _part("growth", "From 10,000 to 1,000,000 recipients", measuring.growth),
     "cost": _part("cost", "Requests to Azure Storage", cost.figures),
+    "audience": _part("audience", "A million subscribers with fields", audience.figures),
 }
 """What takes long, and is measured only when it is named."""
 

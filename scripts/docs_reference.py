@@ -29,7 +29,9 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Postroom reads a setting from the command line, the environment, or `postroom.toml` in the"
-        " working directory, in this order, and uses its default otherwise."
+        " working directory, in this order, and uses its default otherwise. Settings with an"
+        " asterisk can also be set [in the browser](../guides/mail-server.md), which counts if none"
+        " of the three says otherwise."
         " `postroom check` shows every value and where it comes from, with secrets masked.",
         "",
         "```toml",
@@ -46,9 +48,10 @@ def settings_page() -> str:
     for setting in SETTINGS:
         default = f"`{setting.default}`" if setting.default else ""
         secret = " Never shown." if setting.secret else ""
+        browser = " *" if setting.storable else ""
         lines.append(
             f"| `{setting.name}`<br>`{setting.variable}` | {default}"
-            f" | {_cell(setting.help)}{secret} |"
+            f" | {_cell(setting.help)}{secret}{browser} |"
         )
     return _page(lines)
 
@@ -300,10 +303,11 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     """Return the page about permissions, from what the routes declare."""
+    from postroom.domain.audience.list_rights import LIST_RIGHTS
     from postroom.services.accounts.api_keys import SCOPES
     from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
-    from postroom.web.api.documenting import SCOPE
+    from postroom.web.api.documenting import RIGHT, SCOPE
     from postroom.web.app import VIEWS
 
     lines = [
@@ -320,16 +324,23 @@ def rights_page() -> str:
         "|---|---|",
         *(f"| {role} | {_cell(meaning)} |" for role, meaning in ROLES.items()),
         "",
+        "## Rights on lists",
+        "",
+        "| right | |",
+        "|---|---|",
+        *(f"| {right} | {_cell(meaning)} |" for right, meaning in LIST_RIGHTS.items()),
+        "",
         "## Pages",
         "",
-        "*Password* marks forms that require the password again if it was entered more than ten"
+        "Where a right is named, it is enough to have it on each list that the request is about."
+        " *Password* marks forms that require the password again if it was entered more than ten"
         " minutes ago.",
         "",
-        "| page | methods | requires | |",
-        "|---|---|---|---|",
+        "| page | methods | requires | or right | |",
+        "|---|---|---|---|---|",
         *(
             f"| `{page.path}` | {', '.join(page.methods)} | {page.role or 'nothing: public'} |"
-            f" {'password' if page.sudo else ''} |"
+            f" {page.right or ''} | {'password' if page.sudo else ''} |"
             for page in VIEWS
         ),
         "",
@@ -343,11 +354,14 @@ def rights_page() -> str:
         "",
         "## Calls",
         "",
-        "| call | scope |",
-        "|---|---|",
+        "A key that is limited to selected lists also needs the right on each list that the call is"
+        " about. Calls without a right are closed to it.",
+        "",
+        "| call | scope | right |",
+        "|---|---|---|",
         *(
             f"| `{method.upper()} {path}` | `{operation[SCOPE]}`"
-            f"{' or `read`' if method == 'get' else ''} |"
+            f"{' or `read`' if method == 'get' else ''} | {operation.get(RIGHT, '')} |"
             for path, operations in document()["paths"].items()
             for method, operation in operations.items()
         ),

@@ -25,6 +25,7 @@ PAGES = ("home", "message", "signup")
 FORMS: dict[str, tuple[str, ...]] = {"phone": (), "desktop": ("--preset=desktop",)}
 LIGHTHOUSE = Path(__file__).parent.parent / "node_modules/.bin/lighthouse"
 _SECONDS = 180
+_TRIES = 3  # a trace without a beginning (NO_NAVSTART) is a known fault of Lighthouse: run again
 
 
 async def addresses(chromium: str, demo: Postroom) -> tuple[dict[str, str], str]:
@@ -41,7 +42,17 @@ async def addresses(chromium: str, demo: Postroom) -> tuple[dict[str, str], str]
 
 
 async def scores(chromium: str, url: str, cookies: str, options: tuple[str, ...]) -> dict[str, Any]:
-    """Run Lighthouse on one page and return its report."""
+    """Return Lighthouse's report on one page."""
+    for _ in range(_TRIES):
+        if (report := await run(chromium, url, cookies, options)) is not None:
+            return report
+    raise SystemExit(f"Lighthouse failed {_TRIES} times on {url}")
+
+
+async def run(
+    chromium: str, url: str, cookies: str, options: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Run Lighthouse on one page; None if it broke off."""
     with tempfile.TemporaryDirectory(prefix="postroom-lighthouse-") as folder:
         report = Path(folder) / "report.json"
         process = await asyncio.create_subprocess_exec(
@@ -53,7 +64,7 @@ async def scores(chromium: str, url: str, cookies: str, options: tuple[str, ...]
             env={**os.environ, "CHROME_PATH": chromium, "CI": "1"},
         )
         if await asyncio.wait_for(process.wait(), _SECONDS):
-            raise SystemExit(f"Lighthouse failed on {url}")
+            return None
         found: dict[str, Any] = json.loads(report.read_text())
         return found
 

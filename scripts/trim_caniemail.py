@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "src/postroom/services/messages/client_support.json"
+TARGET = Path(__file__).parent.parent / "src/postroom/services/messages/checks/client_support.json"
 CLIENTS = {
     ("gmail", "desktop-webmail"): "Gmail",
     ("gmail", "android"): "Gmail for Android",

@@ -103,15 +103,17 @@ def _pair(
     ]
 
 
-def _procrastinate(server: PostgresServer, count: int, at_once: int) -> float:
-    return _on_postgres(server, lambda u, f: others.procrastinate_throughput(u, f, count, at_once))
+def _procrastinate(server: PostgresServer, count: int, concurrency: int) -> float:
+    return _on_postgres(
+        server, lambda u, f: others.procrastinate_throughput(u, f, count, concurrency)
+    )
 
 
 def cost(effort: Effort) -> list[Figure]:
     """A no-op handler in one process, and a host with nothing to do."""
     many, seconds = effort.size(MANY, 1000), effort.size(IDLE_SECONDS, 2)
     with running_postgres(durable=True) as server:
-        theirs = max(_procrastinate(server, many // 5, at_once) for at_once in (1, 10))
+        theirs = max(_procrastinate(server, many // 5, concurrency) for concurrency in (1, 10))
         served = _on_postgres(server, lambda u, f: ours.throughput(u, f, many))
         awaited = _on_postgres(server, lambda u, f: ours.throughput(u, f, many, "process_async"))
         embedded = _on_sqlite(lambda u, f: ours.throughput(u, f, many))

@@ -48,14 +48,14 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
     turn = itertools.count()
     raw, ours = effort.medians(
         lambda: lines / _with_apsw(folder / f"raw{next(turn)}.db", numbers),
-        lambda: lines / asyncio.run(_with_postroom(folder / f"ours{next(turn)}.db", file, lines)),
+        lambda: lines / asyncio.run(import_seconds(folder / f"ours{next(turn)}.db", file, lines)),
     )
     described = folder / "described.csv"
-    described.write_text("".join((HEADER, *map(_described_line, numbers))))
+    described.write_text("".join((HEADER, *map(described_line, numbers))))
     bare, full = effort.medians(
-        lambda: lines / asyncio.run(_with_postroom(folder / f"bare{next(turn)}.db", file, lines)),
+        lambda: lines / asyncio.run(import_seconds(folder / f"bare{next(turn)}.db", file, lines)),
         lambda: (
-            lines / asyncio.run(_with_postroom(folder / f"full{next(turn)}.db", described, lines))
+            lines / asyncio.run(import_seconds(folder / f"full{next(turn)}.db", described, lines))
         ),
     )
     what = f"CSV import, {LINES:,} lines"
@@ -65,7 +65,7 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
     ]
 
 
-def _described_line(number: int) -> str:
+def described_line(number: int) -> str:
     """A line whose cells repeat as those of people do: many names, some cities, few plans."""
     day = f"{1950 + number % 50}-{number % 9 + 1:02}-{number % 28 + 1:02}"
     plan = "pro" if number % 3 else "free"
@@ -75,7 +75,8 @@ def _described_line(number: int) -> str:
     )
 
 
-async def _with_postroom(path: Path, file: Path, lines: int) -> float:
+async def import_seconds(path: Path, file: Path, lines: int | None = None) -> float:
+    """Return how long the import of a file into a new store takes."""
     async with await open_store(f"sqlite:///{path}") as store:
         services = Services(store)
         await services.lists.create(content.LIST, "Contoso's news", content.FROM)
@@ -84,7 +85,7 @@ async def _with_postroom(path: Path, file: Path, lines: int) -> float:
         with file.open("rb") as opened:
             report = await services.imports.import_csv(content.LIST, opened)
         taken = time.perf_counter() - started
-    assert report.added == lines, report
+    assert lines in (None, report.added), report
     return taken
 
 

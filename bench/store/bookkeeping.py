@@ -20,8 +20,8 @@ from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import settled
 from postroom.sender.policy import Judge, RetryPlan, WhenInDoubt
 from postroom.sender.sender_settings import SenderSettings
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import Page
 from postroom.storage import QueueMessage, Store
 from postroom.transport.contract import Result, ResultKind
 from postroom.wiring import Services

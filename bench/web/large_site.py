@@ -9,8 +9,8 @@ from pathlib import Path
 from bench.effort import Effort
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services.audience.growth_history import TABLE
-from postroom.services.audience.list_growth import LATEST
+from postroom.services.audience.growth.growth_history import TABLE
+from postroom.services.audience.growth.list_growth import LATEST
 from postroom.services.messages.message_contents import NewBodies
 from postroom.wiring import Services
 from tests.integration.usecases.pages import fan_out_whole, settle

@@ -11,7 +11,7 @@ import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-// No tag is closed by itself: those who type it anyway would get it twice.
+// Tags are not closed automatically: people who type the closing tag would get it twice.
 const LANGUAGES = {
   html: () => html({ autoCloseTags: false }),
   markdown: () => markdown({ completeHTMLTags: false }),

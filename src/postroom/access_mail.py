@@ -62,7 +62,7 @@ async def send_link(
     """Send an access link to the person that it is for. `PostroomError` says why it failed."""
     sender = NoticeSender(services.lists, settings.alerts.from_address)
     lasting = shown_age(LASTING[kind])
-    async with opened_transport(settings) as transport:
+    async with opened_transport(settings, services) as transport:
         result = await send_notice(
             transport,
             from_address=await sender.address(),

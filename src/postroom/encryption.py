@@ -89,6 +89,11 @@ class Keyring:
         """Return a key to sign values that are valid for a short time, for one purpose."""
         return _hkdf(self._all()[0].key, f"postroom {purpose}".encode(), _KEY_BYTES)
 
+    def signing_keys(self, purpose: str) -> list[bytes]:
+        """Return the current key to sign values for one purpose, then those of old keys, for values
+        that stay valid longer than a key."""
+        return [_hkdf(each.key, f"postroom {purpose}".encode(), _KEY_BYTES) for each in self._all()]
+
     def is_current(self, value: str) -> bool:
         """Return whether a value is encrypted under the current key."""
         return value.startswith(f"{_PREFIX}{self._all()[0].id}:")

@@ -1,16 +1,25 @@
-"""The host with Postroom's own applications: senders and confirmations."""
+"""The host with Postroom's own applications: senders, confirmations, bounces, opens and clicks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from postroom.domain.messages.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.hits import HIT_QUEUE
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
 from postroom.domain.queues.apps import BUILT_IN, App
 from postroom.host.processes.launcher import Launcher
@@ -25,11 +34,16 @@ from postroom.storage import StoreOutage
 from postroom.transport.contract import Transport
 from postroom.watchdog import WatchedPart, end_at_once
 from postroom.wiring import (
+    LiveSettings,
     Services,
+    make_bounce_worker,
     make_confirmations,
+    make_hit_worker,
     make_sender,
     make_watchdog,
-    opened_sending,
+    opened_live,
+    opened_shared_transport,
+    sending_settings,
 )
 
 log = logging.getLogger(__name__)
@@ -55,6 +69,20 @@ def own_apps(idle: timedelta) -> tuple[App, ...]:
         App(
             path=f"/{CONFIRM_QUEUE}",
             serve="postroom.hosted:serve_confirmations",
+            max_processes=1,
+            idle_timeout=idle,
+            origin=BUILT_IN,
+        ),
+        App(
+            path=f"/{BOUNCE_QUEUE}",
+            serve="postroom.hosted:serve_bounces",
+            max_processes=1,
+            idle_timeout=idle,
+            origin=BUILT_IN,
+        ),
+        App(
+            path=f"/{HIT_QUEUE}",
+            serve="postroom.hosted:serve_hits",
             max_processes=1,
             idle_timeout=idle,
             origin=BUILT_IN,
@@ -114,21 +142,50 @@ class _Part(WatchedPart, Protocol):
     def is_busy(self) -> bool: ...
 
 
+_Make = Callable[[], _Part]
+_Open = Callable[[Services, Settings], AbstractAsyncContextManager[_Make]]
+"""Opens what a part needs, and yields what makes the part."""
+
+
 async def serve_sender(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
     """Take pages and send their emails."""
-    await _serve(make_sender, "sender", stopping, busy)
+    await _serve(partial(_with_transport, make_sender), "sender", stopping, busy)
 
 
 async def serve_confirmations(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
     """Ask new subscribers to confirm."""
-    await _serve(make_confirmations, "confirmations", stopping, busy)
+    await _serve(partial(_with_transport, make_confirmations), "confirmations", stopping, busy)
+
+
+async def serve_bounces(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
+    """Record bounces and complaints."""
+
+    def opened(services: Services, settings: Settings) -> AbstractAsyncContextManager[_Make]:
+        return nullcontext(partial(make_bounce_worker, services, settings))
+
+    await _serve(opened, "bounces", stopping, busy)
+
+
+async def serve_hits(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
+    """Count opens and clicks."""
+
+    def opened(services: Services, _: Settings) -> AbstractAsyncContextManager[_Make]:
+        return nullcontext(partial(make_hit_worker, services))
+
+    await _serve(opened, "hits", stopping, busy)
+
+
+@asynccontextmanager
+async def _with_transport(
+    make: Callable[[Services, Transport, Settings], _Part], services: Services, settings: Settings
+) -> AsyncIterator[_Make]:
+    """Open the transport of a part that sends, and yield what makes the part."""
+    async with opened_shared_transport(services, settings) as transport:
+        yield partial(make, services, transport, settings)
 
 
 async def _serve(
-    make: Callable[[Services, Transport, Settings], _Part],
-    name: str,
-    stopping: asyncio.Event,
-    busy: Callable[[bool], None],
+    open_part: _Open, name: str, stopping: asyncio.Event, busy: Callable[[bool], None]
 ) -> None:
     busy(True)  # starting may take longer than a short idle time
     settings = load_settings(os.environ, Path.cwd())
@@ -142,16 +199,21 @@ async def _serve(
         opening = await _open_when_possible(opened, settings, stopping)
         if opening is None:
             return
-        services, transport = opening
+        services, live = opening
         parts: list[_Part] = []
 
-        def build() -> _Part:
-            parts[:] = [make(services, transport, settings)]
-            return parts[0]
+        async def run(settings: Settings, ending: asyncio.Event) -> None:
+            async with open_part(services, settings) as make:
+
+                def build() -> _Part:
+                    parts[:] = [make()]
+                    return parts[0]
+
+                await make_watchdog(name, services, settings, end_at_once).run(build, ending)
 
         reporting = asyncio.create_task(_report(parts, busy))
         try:
-            await make_watchdog(name, services, settings, end_at_once).run(build, stopping)
+            await live.run(run, sending_settings, stopping)
         finally:
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
@@ -160,14 +222,14 @@ async def _serve(
 
 async def _open_when_possible(
     opened: AsyncExitStack, settings: Settings, stopping: asyncio.Event
-) -> tuple[Services, Transport] | None:
-    """Open store and transport once the store can be used; None once `stopping`.
+) -> tuple[Services, LiveSettings] | None:
+    """Open the store once it can be used; None once `stopping`.
 
     Ending instead would count as a crash, and the host would stop restarting the process.
     """
     while not stopping.is_set():
         try:
-            return await opened.enter_async_context(opened_sending(settings))
+            return await opened.enter_async_context(opened_live(settings))
         except StoreOutage as exc:
             log.warning("waiting for the store: %s", exc)
         with suppress(TimeoutError):

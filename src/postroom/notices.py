@@ -1,4 +1,4 @@
-"""Emails that Postroom sends on its own behalf: alerts, test mails, links to log in."""
+"""Emails that Postroom sends on its own behalf: alerts, test emails, links to log in."""
 
 from __future__ import annotations
 

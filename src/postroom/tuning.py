@@ -14,6 +14,7 @@ from pathlib import Path
 _STAY_SECONDS = 1.0
 _MOVE_SECONDS = 0.01
 _THREADS = Path("/proc/self/task")
+_FREE: set[int] = set()  # native ids of threads that may use every core
 _CORE = 36  # of the fields behind the name in `stat`: see proc(5), field 39
 
 
@@ -77,8 +78,20 @@ def _current_core() -> int:
     return int(stat.rpartition(")")[2].split()[_CORE])
 
 
+def free_this_thread() -> None:
+    """Let the current thread use every core that the process may use, even while its other threads
+    are kept on one: for work that releases the GIL, such as signing. It takes a second."""
+    _FREE.add(threading.get_native_id())
+
+
 def _put_on(cores: Collection[int]) -> None:
-    _for_each_thread(lambda thread: os.sched_setaffinity(thread, cores))
+    is_pinning = len(cores) == 1
+
+    def put(thread: int) -> None:
+        if not (is_pinning and thread in _FREE):
+            os.sched_setaffinity(thread, cores)
+
+    _for_each_thread(put)
 
 
 def _schedule_as(policy: int) -> None:

@@ -98,7 +98,17 @@ EMPTY: Sequence[str] = (
         "/queues",
         "/apps",
     ),
-    *("/outbox", "/events", "/embed", "/users", "/keys", "/audit", "/explorer", "/account"),
+    *(
+        "/outbox",
+        "/events",
+        "/embed",
+        "/users",
+        "/domains",
+        "/keys",
+        "/audit",
+        "/explorer",
+        "/account",
+    ),
 )
 """Pages that say what to do next where there is nothing yet."""
 
@@ -121,7 +131,7 @@ def _answers(world: World) -> list[Scene]:
     subscriber, message = f"/lists/{LIST}/subscribers/{ANN}", f"/messages/{names['pending']}/edit"
     draft = f"/messages/{names['draft']}/edit"
     looks, signup = f"/lists/{LIST}/signup-page", f"/subscribe?list={LIST}"
-    brand = f"/lists/{LIST}/brand"
+    brand, emails = f"/lists/{LIST}/brand", f"/lists/{LIST}/emails"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"
     preferring = leaving.replace("/unsubscribe", "/preferences")
     confirming = f"/confirm?id={names['guid_not_yet']}&listName={LIST}"
@@ -129,6 +139,16 @@ def _answers(world: World) -> list[Scene]:
     login = {"email": "careful@example.org", "password": PASSWORD}
     return [
         Scene(ADMIN, "/lists/new", "/lists/new", {"name": "no name!", "description": "x"}),
+        Scene(ADMIN, "/domains/details?domain=example.com", "/domains/keys/create",
+              {"domain": "example.com", "algorithm": "rsa", "selector": "no selector!"}),
+        Scene(ADMIN, "/settings/mail-server", "/settings/mail-server",
+              {"host": "no host!", "port": "0", "user": "x"}),
+        Scene(ADMIN, "/settings/mail-server", "/settings/mail-server/test",
+              {"host": "127.0.0.1", "port": "9", "encryption": "tls", "to": "b@example.com",
+               "from": "a@example.com"}),
+        Scene(ADMIN, "/settings/bounces", "/settings/bounces",
+              {"bounce_domain": "no domain!", "brevo_webhook_secret": "short"}),
+        Scene(ADMIN, "/settings/alerts", "/settings/alerts", {"alert_email": "nobody"}),
         Scene(ADMIN, edit, edit, {"description": "Another <name>", **stale}),
         Scene(ADMIN, subscriber, subscriber, {"blocked": "another reason", **stale}),
         Scene(ADMIN, subscriber, f"{subscriber}/move", {"to_list": "nope"}),
@@ -146,6 +166,8 @@ def _answers(world: World) -> list[Scene]:
         Scene(ADMIN, looks, looks, {"welcome_text": "Mine", **stale}),
         Scene(ADMIN, looks, looks, {"signup_text": "\u202e"}),
         Scene(ADMIN, brand, brand, {"colour": "no colour"}),
+        Scene(ADMIN, emails, emails, {"subject": "Mine", "text": "[Yes]({{ confirm_ur }})"}),
+        Scene(ADMIN, emails, emails, {"subject": "x", "text": "[Yes]({{ confirm_url }})", **stale}),
         Scene(ADMIN, brand, brand, {"website": "https://mine.example", **stale}),
         Scene(ADMIN, entity, entity, {"value0": "mine", **stale}),
         Scene(ADMIN, entity, entity, {"kind1": "integer", "value1": "no number"}),

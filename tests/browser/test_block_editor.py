@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, Request, Route, expect
 
 from postroom.domain.messages.messages import MessageFormat
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from tests.browser.chromium import PATIENCE, PHONE, window
 from tests.browser.editing import (
     add_block,
@@ -85,6 +85,12 @@ async def test_text_is_written_on_the_canvas_and_formatted(
         first, second = await stored(site)
         assert first["text"] == "Winter is coming"
         assert second["html"] == "<p>Dear {{ email }}, it is <b>cold</b></p>"
+        await page.get_by_label("Show only if").fill('language = "de"')
+        marked = canvas(page).locator("[data-condition]")
+        await expect(marked).to_have_attribute("data-condition", 'language = "de"')
+        await saved(page)
+        assert (await stored(site))[1]["condition"] == 'language = "de"'
+        await text.click()
         await page.keyboard.press("ControlOrMeta+a")
         await page.get_by_role("button", name="Link", exact=True).click()
         await page.get_by_label("Web address").fill("www.example.com")
@@ -364,6 +370,43 @@ async def test_hostile_content_is_neither_run_nor_fetched(
         assert page.url.endswith(where)
     foreign = [each for each in fetched if ":9/" in each]
     assert foreign == []
+
+
+async def test_after_undo_typing_goes_on_in_what_is_shown(
+    browser: Browser, site: Site, writer: Visitor
+) -> None:
+    """Even if the server takes long: what was undone does not come back with the next letter."""
+    reply = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await asyncio.wait_for(reply.wait(), PATIENCE / 1000)
+        await route.continue_()
+
+    async with window(browser, site.url, whose=writer) as context:
+        page = await context.new_page()
+        await open_editor(page, await drafted(site, BLOCKS))
+        text = canvas(page).get_by_role("textbox", name="Text")
+        await text.click()
+        await page.keyboard.press("ControlOrMeta+a")
+        await page.keyboard.press("ArrowRight")
+        await page.keyboard.type("abc")
+        await expect(text).to_have_text("Helloabc")
+        await page.route("**/messages/compile", wait)
+        await page.keyboard.press("ControlOrMeta+z")
+        await expect(text).to_have_text("Hello")
+        await page.keyboard.type("xyz")
+        await expect(text).to_have_text("Helloxyz")
+        async with page.expect_response("**/messages/compile"):
+            reply.set()
+        await page.keyboard.type("!")
+        await expect(text).to_have_text("Helloxyz!")
+        await page.keyboard.press("ControlOrMeta+z")
+        await expect(text).to_have_text("Hello")
+        await page.keyboard.press("ControlOrMeta+Shift+z")
+        await expect(text).to_have_text("Helloxyz!")
+        await page.keyboard.type("?")
+        await saved(page)
+        assert (await stored(site))[1]["html"] == "<p>Helloxyz!?</p>"
 
 
 async def test_the_editor_is_accessible(browser: Browser, site: Site, writer: Visitor) -> None:

@@ -1,4 +1,4 @@
-"""A list's brand: the sample follows what is typed, and every colour is readable."""
+"""A list's brand and emails: samples follow what is typed, and every colour is readable."""
 
 from __future__ import annotations
 
@@ -69,3 +69,24 @@ async def test_public_pages_are_sound_in_any_colour(browser: Browser, site: Site
             response = await looker.page.goto("/subscribe?list=garden")
             assert response is not None
             assert await looker.examine(response) == [], colour
+
+
+async def test_the_preview_of_a_long_email_follows_what_is_typed(
+    browser: Browser, site: Site
+) -> None:
+    await _create(site)
+    editor = await site.user(Role.EDITOR)
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        await page.goto("/lists/garden/emails")
+        email = page.frame_locator("iframe.email-sample")
+        await expect(email.get_by_role("link", name="Confirm subscription")).to_be_visible(
+            timeout=PATIENCE
+        )
+        # Encoded in an address, it would have more than 16 KB.
+        text = f"[Los]({{{{ confirm_url }}}})\n\n{'Привет. ' * 400}Ende"
+        await page.get_by_label("Text", exact=True).fill(text)
+        await expect(email.get_by_text("Ende")).to_be_visible(timeout=PATIENCE)
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.locator("#toast")).to_contain_text("Saved.", timeout=PATIENCE)
+        await expect(email.get_by_text("Ende")).to_be_visible(timeout=PATIENCE)

@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, expect
 
 from postroom.domain.messages.messages import MessageFormat
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import Content, ContentChange
+from postroom.services.messages.drafts.draft_contents import Content, ContentChange
 from tests.browser.chromium import PATIENCE, window
 from tests.browser.editing import blocks_on, saved, upload_picture
 from tests.browser.looking import Looker

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,15 +14,24 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from postroom.domain.messages.messages import Message
+from postroom.domain.messages.refs import MessageRef
+from postroom.encryption import Keyring
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.storage import open_store
+from postroom.wiring import Services
 from tests.browser.chromium import PATIENCE, window
 from tests.browser.editing import html_editor, use_html
 from tests.services.postroom import CommandLine
-from tests.services.waiting import BUSY, free_ports
+from tests.services.waiting import accepts_connections, free_ports, until
 from tests.web.site import Site
 
 BODY = "Message (HTML)"
+LETTER = "z"
+LETTERS = 110
+SLACK = 1.0  # seconds: timers of a busy browser are late
+SLOWEST_SAVE = """() => Math.max(0, ...performance.getEntriesByType("resource")
+  .filter((each) => each.name.endsWith("/messages/save")).map((each) => each.duration))"""
 
 
 def state(page: Page) -> Locator:
@@ -159,17 +169,27 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         await expect(mine.get_by_label(BODY)).to_have_text("<p>Bob was here</p>", timeout=PATIENCE)
 
 
+async def type_without_a_pause(page: Page, count: int) -> list[float]:
+    """Type a letter again and again; return when each was typed."""
+    typed = []
+    for _ in range(count):
+        await page.keyboard.type(LETTER)
+        typed.append(time.monotonic())
+        await asyncio.sleep(0.04)
+    return typed
+
+
+async def body_in(cli: CommandLine, ref: str) -> str:
+    async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
+        use = Services(store, Keyring(lambda: [b"not used"])).composing
+        return (await use.read(MessageRef(ref)))[1].body
+
+
 @asynccontextmanager
 async def serving(cli: CommandLine, port: int) -> AsyncIterator[subprocess.Popen[bytes]]:
     process = cli.start("web", "--port", str(port))
     try:
-        for _ in range(int(BUSY * 10)):
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                break
-            except OSError:
-                await asyncio.sleep(0.1)
+        await until(lambda: accepts_connections(port), "the server accepts connections")
         yield process
     finally:
         process.kill()
@@ -195,13 +215,21 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_saved(
             await saved(page)
             await (await use_html(page)).fill("<p>Saved</p>")
             await saved(page)
+            await page.get_by_label(BODY).press("ControlOrMeta+End")
+            typed = await type_without_a_pause(page, LETTERS)
             process.kill()
+            killed = time.monotonic()
             await asyncio.to_thread(process.communicate)
         [draft] = cli.json("message", "ls", "--drafts")["items"]
         assert draft["subject"] == "Winter"
-        await page.get_by_label(BODY).fill("<p>Typed while it was down</p>")
+        kept = (await body_in(cli, draft["ref"])).count(LETTER)
+        longest = await page.evaluate(SLOWEST_SAVE) / 1000
+        lost = typed[kept:]
+        assert not lost or killed - lost[0] < 2 + longest + SLACK
+        await page.keyboard.type(LETTER)
         await expect(state(page)).to_contain_text("Not saved", timeout=PATIENCE)
+        everything = f"<p>Saved</p>{LETTER * (LETTERS + 1)}"
         async with serving(cli, port):
             await saved(page)
             await page.reload()
-            await expect(page.get_by_label(BODY)).to_have_text("<p>Typed while it was down</p>")
+            await expect(page.get_by_label(BODY)).to_have_text(everything)

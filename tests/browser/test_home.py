@@ -70,11 +70,11 @@ async def test_home_follows_a_message_through_an_outage_of_the_mail_server(
         state = page.locator("#home-state")
         await expect(state).to_have_text("All systems normal")
         steps = page.get_by_role("region", name="Get started")
-        await expect(steps.locator("li.done")).to_have_text(re.compile("Set up a mail server"))
+        await expect(steps.locator("li.done")).to_have_text(re.compile("Set up your mail server"))
 
         async with await open_store(f"sqlite:///{tmp_path}/data/postroom.db") as store:
             await send(Services(store))
-        # Nothing is reloaded: the page notices by itself.
+        # Nothing is reloaded: the page notices automatically.
         await expect(state).to_contain_text("All emails are on hold", timeout=PATIENCE)
         await expect(state).to_contain_text("since")
         await expect(state).to_contain_text("next attempt")

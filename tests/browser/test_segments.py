@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from playwright.async_api import Browser, expect
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.services.accounts.users import Role
+from postroom.services.messages.message_contents import NewBodies
 from tests.browser.chromium import PATIENCE, window
 from tests.browser.looking import Looker
 from tests.web.site import Site
@@ -73,6 +76,24 @@ async def test_a_segment_is_built_counted_explained_and_saved(browser: Browser, 
         assert (await site.services.segments.get("garden", "bern")).rule == written
         await expect(page.locator(".builder-row")).to_have_count(3)
         await expect(page.locator("#count")).to_contain_text("1 subscriber", timeout=PATIENCE)
+
+
+async def test_the_builder_asks_who_received_a_message(browser: Browser, site: Site) -> None:
+    await _create(site)
+    services = site.services
+    bodies = NewBodies("<p>Hi</p>")
+    sent = await services.messages.create("garden", "Spring", bodies, datetime.now(UTC))
+    editor = await site.user(Role.EDITOR)
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        await page.goto("/lists/garden/segment")
+        rule, row = page.locator("#rule"), page.locator(".builder-row")
+        await row.get_by_label("Field").select_option("received")
+        await expect(rule).to_have_value(f"received {sent.ref}")
+        await row.get_by_label("Comparison").select_option("not received")
+        await expect(rule).to_have_value(f"not received {sent.ref}")
+        await expect(row.get_by_label("Message", exact=True)).to_have_value(sent.ref)
+        await expect(page.locator("#count")).to_contain_text("3 subscribers", timeout=PATIENCE)
 
 
 async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site) -> None:

@@ -13,8 +13,8 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import settled
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import FREE, Page, PageRows, page_entity
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import FREE, Page, PageRows, page_entity
 from postroom.storage import Store, limits
 from postroom.storage.values import entity_size
 

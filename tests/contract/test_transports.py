@@ -150,7 +150,7 @@ async def test_a_working_transport_says_so_in_one_line_and_keeps_its_secrets(
     assert found
     assert "\n" not in found
     assert "geheim" not in found + repr(destination.transport)
-    assert destination.transport.at_once >= 1
+    assert destination.transport.concurrency >= 1
     destination.transport.limit_connections(1)
     assert kinds((await send(destination.transport, many(3)))[0]) == [ACCEPTED] * 3
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.audience.list_rights import LIST_RIGHTS
 from postroom.domain.rate_limits import RateLimit
 from postroom.services.accounts.api_keys import SCOPES
 from postroom.services.accounts.second_factor import CODES
@@ -59,6 +60,11 @@ def test_roles_and_scopes_are_those_of_the_code() -> None:
         assert f"\n| {role} | {meaning} |\n" in TEXT
     for scope, meaning in SCOPES.items():
         assert f"\n| `{scope}` | {meaning} |\n" in TEXT
+
+
+def test_rights_on_lists_are_those_of_the_code() -> None:
+    for right, meaning in LIST_RIGHTS.items():
+        assert f"\n| `{right}` | {meaning} |\n" in TEXT
 
 
 def test_the_rights_of_every_page_and_call_are_in_the_reference() -> None:

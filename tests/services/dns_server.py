@@ -1,4 +1,4 @@
-"""A DNS server on loopback that knows the TXT records it is given, and nothing else."""
+"""A DNS server on loopback that knows the records it is given, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import dns.rrset
 
 @contextmanager
 def running_dns_server(records: Mapping[str, list[str]]) -> Iterator[dns.asyncresolver.Resolver]:
-    """Yield a resolver that asks it."""
+    """Yield a resolver that asks it. `records` has the TXT records of each name; those of other
+    types are at `NAME TYPE`, such as `contoso.com MX`, as in a zone file. They may change."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listener.bind(("127.0.0.1", 0))
     thread = threading.Thread(target=_serve, args=(listener, records), daemon=True)
@@ -49,12 +50,20 @@ def _serve(listener: socket.socket, records: Mapping[str, list[str]]) -> None:
         question = query.question[0]
         answer = dns.message.make_response(query)
         answer.flags |= dns.flags.AA | dns.flags.RA
-        texts = records.get(question.name.to_text(omit_final_dot=True))
-        if texts is None:
-            answer.set_rcode(dns.rcode.NXDOMAIN)
-        else:
-            quoted = [f'"{text}"' for text in texts]
+        name = question.name.to_text(omit_final_dot=True).lower()
+        kind = dns.rdatatype.to_text(question.rdtype)
+        found = records.get(f"{name} {kind}", [])
+        if kind == "TXT":
+            found = [_quoted(text) for text in records.get(name, [])]
+        if found:
             answer.answer.append(
-                dns.rrset.from_text_list(question.name, 60, "IN", dns.rdatatype.TXT, quoted)
+                dns.rrset.from_text_list(question.name, 60, "IN", question.rdtype, found)
             )
+        elif not any(each.partition(" ")[0] == name for each in records):
+            answer.set_rcode(dns.rcode.NXDOMAIN)
         listener.sendto(answer.to_wire(), asker)
+
+
+def _quoted(text: str) -> str:
+    """Return a TXT record of strings of at most 255 characters."""
+    return " ".join(f'"{text[start : start + 255]}"' for start in range(0, len(text) or 1, 255))

@@ -1,5 +1,7 @@
 """The simplest mailing that a transport can be given, and a watcher that takes notes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from postroom.domain.audience.addresses import Address
@@ -39,6 +41,9 @@ class PlainMailing(Mailing):
 
 class TemplatedMailing(PlainMailing):
     """The same for email providers, which fill in the values themselves."""
+
+    def variant(self, recipient: Recipient) -> TemplatedMailing:
+        return self
 
     def parts(self) -> Parts:
         return Parts(
@@ -81,7 +86,7 @@ class Notes:
 
     def wait_for_settled(self, count: int, seconds: float = 60) -> None:
         """From another thread than the event loop's."""
-        wait_until(lambda: len(self.settled_as) >= count, seconds=seconds, what=f"{count} mails")
+        wait_until(lambda: len(self.settled_as) >= count, seconds=seconds, what=f"{count} emails")
 
     def was_handed_over(self, position: int) -> bool:
         return position in self.handed_over

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,12 @@ class Postfix:
 
 
 @contextmanager
-def running_postfix(*, size_limit: int = 0, rejected_subject: str = "") -> Iterator[Postfix]:
+def running_postfix(
+    *, size_limit: int = 0, rejected_subject: str = "", routes: Mapping[str, str] | None = None
+) -> Iterator[Postfix]:
     """Start Postfix and stop it in the end. It accepts `known@local.example`, relays nothing, and
-    rejects content by its subject, as a milter would."""
+    rejects content by its subject, as a milter would. With `routes` (domain → next hop),
+    it also takes mail for these domains, and writes bounces."""
     program = shutil.which("postfix", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None or not Path(_DAEMONS).is_dir():
         require("Postfix", "apt-get install postfix")
@@ -57,6 +60,8 @@ def running_postfix(*, size_limit: int = 0, rejected_subject: str = "") -> Itera
             (folder / name).mkdir()
         shutil.chown(folder / "data", "postfix")
         _configure(folder, port, submission, size_limit, rejected_subject)
+        if routes:
+            _relay(folder, routes)
         subprocess.run([program, "-c", folder, "check"], check=True)  # makes its folders
         # Its own start would leave `master` behind: that becomes the leader of another session.
         process = ServiceProcess(
@@ -105,3 +110,21 @@ def _configure(
         f"{LOOPBACK}:{port} inet n - n - - smtpd\n"
         f"{LOOPBACK}:{submission} inet n - n - - smtpd {wants_login}\n{_INTERNAL}"
     )
+
+
+def _relay(folder: Path, routes: Mapping[str, str]) -> None:
+    """Let Postfix deliver mail for these domains, and bounces to their senders."""
+    hops = ", ".join(f"{{ {domain} = {hop} }}" for domain, hop in routes.items())
+    with (folder / "main.cf").open("a") as file:
+        file.write(
+            f"relay_domains = {', '.join(routes)}\ntransport_maps = inline:{{{hops}}}\n"
+            "maximal_backoff_time = 1s\nminimal_backoff_time = 1s\nqueue_run_delay = 1s\n"
+            "smtp_tls_security_level = none\n"
+        )
+    services = (folder / "master.cf").read_text()
+    for name in ("bounce", "defer", "trace"):
+        services = services.replace(
+            f"{name:<9} unix  - - n -  0 discard", f"{name:<9} unix  - - n -  0 bounce"
+        )
+    services += "lmtp      unix  - - n -  - lmtp\nsmtp      unix  - - n -  - smtp\n"
+    (folder / "master.cf").write_text(services)

@@ -51,7 +51,7 @@ class Rule:
     mail, `after` so many bytes) or end (after the final dot; the mail is recorded before). `match`
     is searched in the sender (MAIL) or the recipient (RCPT and later). It waits, then replies, then
     drops or resets the connection, each only if told. `times`: so often and no more; `each`: for
-    each address.
+    each address; `above`: only if it has let so many pass within the last second.
     """
 
     stage: str
@@ -63,11 +63,12 @@ class Rule:
     times: int | None = None
     each: bool = False
     after: int = 0
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A mail that was received up to its final dot. `reply` is empty if none was given."""
+    """An email that was received up to its final dot. `reply` is empty if none was given."""
 
     sender: str
     recipients: tuple[str, ...]

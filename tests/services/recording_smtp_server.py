@@ -2,8 +2,8 @@
 
     python recording_smtp_server.py SETTINGS.json
 
-A mail that was received up to its final dot is recorded, in one write, *before* it is answered: so
-what the server saw is known even when the connection is dropped there. Rules are read again when
+An email that was received up to its final dot is recorded, in one write, *before* it is answered:
+so what the server saw is known even when the connection is dropped there. Rules are read again when
 their file is replaced. Connections, and each rule that acts, are written down in a second file.
 Only Python's own library is needed.
 """
@@ -20,7 +20,7 @@ import ssl
 import struct
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Rules:
         self._stamp = (-1, -1)
         self._rules: list[dict[str, Any]] = []
         self._used: Counter[tuple[int, str]] = Counter()
+        self._passed: dict[int, deque[float]] = {}
 
     def find(self, stage: str, subject: str) -> dict[str, Any] | None:
         found = self._path.stat()
@@ -48,13 +49,26 @@ class Rules:
             self._stamp = stamp
             self._rules = json.loads(self._path.read_text())
             self._used.clear()
+            self._passed.clear()
         for number, rule in enumerate(self._rules):
             if rule["stage"] == stage and re.search(rule["match"], subject):
+                if rule["above"] and self._lets_pass(number, rule["above"]):
+                    continue
                 key = (number, subject if rule["each"] else "")
                 if rule["times"] is None or self._used[key] < rule["times"]:
                     self._used[key] += 1
                     return rule
         return None
+
+    def _lets_pass(self, number: int, most: int) -> bool:
+        """Whether fewer than `most` have passed this rule within the last second."""
+        now, passed = time.monotonic(), self._passed.setdefault(number, deque())
+        while passed and passed[0] <= now - 1.0:
+            passed.popleft()
+        if len(passed) >= most:
+            return False
+        passed.append(now)
+        return True
 
 
 class Session:

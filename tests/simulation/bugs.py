@@ -26,8 +26,8 @@ from postroom.sender.pages import settler
 from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claims
 from postroom.services import entities
-from postroom.services.messages.page_rows import OWNER, UNTIL, Page, page_from, page_row
-from postroom.services.messages.unsent_check import UnsentCheck
+from postroom.services.messages.checks.unsent_check import UnsentCheck
+from postroom.services.messages.sending.page_rows import OWNER, UNTIL, Page, page_from, page_row
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.delivery import QueueService
 from postroom.services.queues.dispositions import Disposition, DispositionResult

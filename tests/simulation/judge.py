@@ -12,8 +12,8 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
 from postroom.sender.policy import MOST_COPIES
 from postroom.services import entities
-from postroom.services.messages.outcomes import EmailRecord
-from postroom.services.messages.page_rows import Page, page_from
+from postroom.services.messages.sending.outcomes import EmailRecord
+from postroom.services.messages.sending.page_rows import Page, page_from
 from postroom.storage import Entity
 from postroom.wiring import Services
 from tests.simulation.host import MOST_ATTEMPTS, QUEUES

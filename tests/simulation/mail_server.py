@@ -111,7 +111,7 @@ class SimulatedTransport(Transport):
         self._connected: list[asyncio.Task[None]] = []
 
     @property
-    def at_once(self) -> int:
+    def concurrency(self) -> int:
         return self._connections
 
     async def send(

@@ -11,7 +11,7 @@ from datetime import timedelta
 from postroom.scheduler import completion, fan_out, held_pages, leading, members
 from postroom.sender import policy, sending
 from postroom.sender.faults import refusals
-from postroom.services.messages import hold_rows, holds
+from postroom.services.messages.sending import hold_rows, holds
 from postroom.storage import checked
 from postroom.transport.contract import FaultScope
 

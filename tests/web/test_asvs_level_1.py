@@ -174,6 +174,7 @@ async def test_no_call_shows_a_guid_without_the_scope_subscribers(site: Site) ->
             for name in (LIST, "mail/confirm", QUEUE):
                 values = {"name": name, "path": QUEUE, "email": ANN, "ref": world.names["running"]}
                 values |= {"hash": world.names["picture"], "segment": "everybody"}
+                values |= {"provider": "gmail.com", "domain": "all"}
                 values = {key: quote(value, safe="") for key, value in values.items()}
                 filled = path.format(**values, id=world.names["poison"])
                 answer = await api.get(f"{site.url}/api/v1{filled}")

@@ -136,7 +136,7 @@ async def all_forms(world: World) -> list[Place]:
     return list(found.values())
 
 
-@pytest.mark.timeout(600)  # thousands of requests: a limit for what hangs
+@pytest.mark.timeout(1200)  # thousands of requests: a limit for what hangs
 async def test_hostile_text_in_every_field_of_every_form(site: Site) -> None:
     world = await furnished(site)
     places = await all_forms(world)

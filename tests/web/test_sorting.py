@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.services.accounts.users import Role
-from postroom.services.audience import growth_history, list_growth
+from postroom.services.audience.growth import growth_history, list_growth
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import KeyRange
 from postroom.web.rendering.sorting import MOST
@@ -72,8 +72,8 @@ def cells(page: str, column: int) -> list[str]:
 
 
 def names(page: str) -> list[str]:
-    """The names in an index of lists; the description is below each."""
-    return [text.partition(" ")[0] for text in cells(page, 0)]
+    """The names in an index of lists, each below its description."""
+    return [text.rpartition(" ")[2] for text in cells(page, 0)]
 
 
 # -- every index ----------------------------------------------------------------------------------

@@ -10,18 +10,24 @@ from urllib.parse import quote
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import EVERY_LIST, ListName, Subscriber
+from postroom.domain.messages.bounces import Bounce, BounceKind, BounceSource
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.domain.messages.providers import Provider
+from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.warm_up import WarmUpPlan
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
-from postroom.services.audience.preferences import ADDRESS_CHANGE
+from postroom.services.audience.signup.preferences import ADDRESS_CHANGE
 from postroom.services.events import Severity
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.drafts.templates import TemplateContent
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.templates import TemplateContent
+from postroom.services.messages.sending.provider_rates import ProviderLimit
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
@@ -33,6 +39,7 @@ from tests.web.site import Site, Visitor
 
 LIST, OTHER, SHOP = "garden-club", "empty.list", "shop"
 ANN, NOT_YET, BLOCKED = "ann@example.com", "bob+tag@example.org", "carol@example.net"
+SUPPRESSED = "user000@example.com"
 HTML = (
     '<h1>Hello</h1><p>Dear {{ email | default: "reader" }},'
     ' <a href="{{ unsubscribe_url }}">leave</a></p>'
@@ -66,11 +73,16 @@ NOT_PAGES = frozenset(
         "/archive/{list}/feed.xml",
         "/archive/{list}/{ref}/html",
         "/view/html",
+        "/messages/{ref}/results.csv",
         "/home/state",
         "/home/messages",
         "/home/figures",
         "/lists/{name}/export",
+        "/trace/export",
+        "/suppressions/export",
         "/lists/{name}/brand/email",
+        "/lists/{name}/emails/sample",
+        "/lists/{name}/segments/size",
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
         "/messages/canvas",
@@ -107,6 +119,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/unsubscribe?id={guid}&listName={list}&lang=de",
         "/unsubscribe?id={guid_of_nobody}&listName={list}&lang=fr",
     ),
+    "/unsubscribe/imported": (
+        "/unsubscribe/imported?id={foreign_id}",
+        "/unsubscribe/imported?id=of-nobody-at-all&lang=ko",
+        "/unsubscribe/imported?id=x",
+    ),
     "/archive/{list}": (
         "/archive/{list}",
         "/archive/{list}?q=done&lang=ko",
@@ -135,7 +152,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/users": ("/users",),
     "/users/details": ("/users/details?email={viewer}",),
     "/users/remove": ("/users/remove?email={viewer}",),
+    "/groups/details": ("/groups/details?name={group}", "/groups/details?name=nope"),
+    "/groups/remove": ("/groups/remove?name={group}",),
     "/keys": ("/keys",),
+    "/keys/details": ("/keys/details?id={key}",),
     "/keys/revoke": ("/keys/revoke?id={key}",),
     "/": ("/",),
     "/templates": ("/templates",),
@@ -151,10 +171,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "/lists/new": ("/lists/new",),
     "/lists/{name}": ("/lists/{list}", "/lists/{other}", "/lists/nope"),
+    "/lists/{name}/people": ("/lists/{list}/people",),
     "/lists/{name}/edit": ("/lists/{list}/edit",),
     "/lists/{name}/delete": ("/lists/{list}/delete",),
     "/lists/{name}/signup-page": ("/lists/{list}/signup-page", "/lists/{shop}/signup-page"),
     "/lists/{name}/brand": ("/lists/{list}/brand", "/lists/{other}/brand"),
+    "/lists/{name}/emails": (
+        "/lists/{list}/emails",
+        "/lists/{other}/emails?kind=welcome&language=ru",
+    ),
     "/lists/{name}/fields": ("/lists/{list}/fields", "/lists/{other}/fields"),
     "/lists/{name}/field": (
         "/lists/{list}/field",
@@ -163,6 +188,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/lists/{list}/field?field=nope",
     ),
     "/lists/{name}/field/delete": ("/lists/{list}/field/delete?field=town",),
+    "/fields": ("/fields",),
+    "/field": ("/field", "/field?field=membership", "/field?field=nope"),
+    "/field/delete": ("/field/delete?field=membership",),
     "/lists/{name}/segments": ("/lists/{list}/segments", "/lists/{other}/segments"),
     "/lists/{name}/segment": (
         "/lists/{list}/segment",
@@ -171,6 +199,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "/lists/{name}/segment/delete": ("/lists/{list}/segment/delete?segment=new-in-bern",),
     "/lists/{name}/import": ("/lists/{list}/import",),
+    "/lists/{name}/import/listmonk": ("/lists/{list}/import/listmonk",),
     "/lists/{name}/import/{run}": (
         "/lists/{list}/import/{run}",
         "/lists/{list}/import/{preview}",
@@ -188,6 +217,36 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/lists/{list}/subscribers/{ann}",
         "/lists/{list}/subscribers/{blocked}",
         "/lists/{list}/subscribers/{not_yet}",
+        "/lists/{list}/subscribers/{suppressed}",
+    ),
+    "/domains": ("/domains",),
+    "/domains/details": (
+        "/domains/details?domain=example.com",
+        "/domains/details?domain=unused.example",
+        "/domains/details?domain=x",
+    ),
+    "/domains/check": ("/domains/check?domain=example.com",),
+    "/domains/keys/deactivate": ("/domains/keys/deactivate?domain=example.com&selector=one",),
+    "/domains/keys/remove": ("/domains/keys/remove?domain=example.com&selector=two",),
+    "/suppressions": (
+        "/suppressions",
+        "/suppressions?q=DAN",
+        "/suppressions?q=nothing",
+        "/suppressions?after=x",
+    ),
+    "/suppressions/add": ("/suppressions/add",),
+    "/suppressions/lift": ("/suppressions/lift?email={suppressed}",),
+    "/suppressions/import": ("/suppressions/import",),
+    "/providers": ("/providers",),
+    "/providers/limit": (
+        "/providers/limit",
+        "/providers/limit?provider=gmail.com",
+        "/providers/limit?provider=no",
+    ),
+    "/providers/warm-up": (
+        "/providers/warm-up",
+        "/providers/warm-up?domain=all",
+        "/providers/warm-up?domain=no",
     ),
     "/messages": ("/messages", "/messages?list=nothing"),
     "/messages/sending": ("/messages/sending",),
@@ -215,6 +274,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}/emails?outcome=refused",
         "/messages/{done}/emails?q=nobody",
     ),
+    "/messages/{ref}/bounces": (
+        "/messages/{done}/bounces",
+        "/messages/{done}/bounces?kind=full",
+        "/messages/{done}/bounces?after=x",
+    ),
     "/messages/{ref}": (
         "/messages/{pending}",
         "/messages/{running}",
@@ -228,10 +292,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/trace": (
         "/trace",
         "/trace?email={ann}",
+        "/trace?email={suppressed}",
         "/trace?email=nobody@example.com",
         "/trace?email=Ann@Example.com",
         "/trace?email=nobody",
     ),
+    "/trace/erase": ("/trace/erase?email={ann}", "/trace/erase?email=nobody@example.com"),
     "/queues": ("/queues",),
     "/queues/{name:path}": (
         "/queues/{queue}",
@@ -267,6 +333,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/audit": ("/audit", "/audit?who=nobody@example.com"),
     "/events": ("/events", "/events?severity=error"),
     "/settings": ("/settings",),
+    "/settings/mail-server": (
+        "/settings/mail-server",
+        "/settings/mail-server?preset=gmail",
+        "/settings/mail-server?preset=nobody",
+    ),
+    "/settings/mail-server/remove": ("/settings/mail-server/remove",),
+    "/settings/bounces": ("/settings/bounces",),
+    "/settings/alerts": ("/settings/alerts",),
     "/search": ("/search", "/search?q=ann", "/search?q=no+such+thing"),
     "/system/components": ("/system/components",),
     "/embed": ("/embed", "/embed?list={list}"),
@@ -284,10 +358,14 @@ FILES: dict[str, tuple[str, ...]] = {
     "/archive/{list}/{ref}/html": ("/archive/{list}/{done}/html",),
     "/view/html": ("/view/html?ref={done}&key={web_key}",),
     "/home/state": ("/home/state",),
+    "/messages/{ref}/results.csv": ("/messages/{done}/results.csv",),
     "/messages/audience": ("/messages/audience?list={list}",),
     "/home/messages": ("/home/messages",),
     "/home/figures": ("/home/figures",),
     "/lists/{name}/export": ("/lists/{list}/export",),
+    "/lists/{name}/segments/size": ("/lists/{list}/segments/size?segment=new-in-bern",),
+    "/trace/export": ("/trace/export?email={ann}",),
+    "/suppressions/export": ("/suppressions/export",),
     "/messages/{ref}/preflight": ("/messages/{draft}/preflight",),
     "/explorer/containers/{container}/download": (
         "/explorer/containers/mailbodies/download?name=some.txt",
@@ -323,7 +401,7 @@ async def furnished(site: Site) -> World:
     viewer = await site.user(Role.VIEWER)
     assert viewer.user is not None
     names = {"list": LIST, "other": OTHER, "shop": SHOP, "queue": QUEUE}
-    names |= {"ann": ANN, "blocked": BLOCKED}
+    names |= {"ann": ANN, "blocked": BLOCKED, "suppressed": SUPPRESSED}
     names |= {"viewer": viewer.user.email, "guid_of_nobody": "00000000-0000-4000-8000-000000000000"}
     await _lists(site, names)
     await _messages(site, names)
@@ -334,6 +412,13 @@ async def furnished(site: Site) -> World:
     names["new_password"] = await services.access_links.reset(viewer.user.email, "ann")
     names["key"] = (await services.keys.create("the shop", ("subscribe",))).key.id
     await services.keys.create()
+    await _bounces(site, names)
+    await services.groups.create("press")
+    await services.groups.add("press", viewer.user.email)
+    names["group"] = "press"
+    manage = frozenset({ListRight.VIEW, ListRight.MANAGE})
+    await services.list_grants.set("group:press", ListName(SHOP), manage)
+    await services.list_grants.set(f"key:{names['key']}", ListName(SHOP), manage)
     for severity in Severity:
         await services.events.record("a part", f"Something <b>{severity}</b>", severity=severity)
     scratch: dict[str, Value] = {
@@ -346,6 +431,9 @@ async def furnished(site: Site) -> World:
     await services.store.table("departed").insert(Entity("one", "first", scratch))
     await services.store.container("mailbodies").put("some.txt", b"some text")
     names["mail"] = await _outbox(admin)
+    await services.dkim_keys.create("example.com", "ed25519", "one")
+    await services.dkim_keys.activate("example.com", "one")
+    await services.dkim_keys.create("example.com", "rsa", "two")
     await _pictures(site, names)
     names["run"] = await _import(admin, confirm=True)
     names["preview"] = await _import(admin, confirm=False)
@@ -370,9 +458,12 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
         thank_you_url="https://www.example.com/thanks",
     )
     await services.fields.declare(LIST, FIELDS)
+    await services.fields.declare(EVERY_LIST, [Field("membership", label="Member since")])
     await services.lists.edit(LIST, ask_name=True)
     ann = await services.subscriptions.add(LIST, ANN, verified=True)
     names["guid"] = ann.guid
+    names["foreign_id"] = "an-id-of-another-tool"
+    await services.foreign_ids.note(ann.list_name, {names["foreign_id"]: ann.guid})
     names["address_change"] = await _address_change(site, ann)
     names["not_yet"] = quote(NOT_YET)
     names["guid_not_yet"] = (await services.subscriptions.add(LIST, NOT_YET)).guid
@@ -384,6 +475,33 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
     await services.subscriptions.edit(LIST, ANN, attributes=values)
     rule = 'town contains "Bern" and (plan in ("free", "pro") or not joined within 7 days)'
     await services.segments.create(LIST, "new-in-bern", rule)
+
+
+async def _bounces(site: Site, names: dict[str, str]) -> None:
+    """Let the mailbox of somebody who got a message turn out to be dead, and suppress others."""
+    bounce = Bounce(
+        BounceKind.GONE,
+        "an event",
+        BounceSource.SMTP,
+        datetime.now(UTC),
+        ListName(LIST),
+        address=Address(SUPPRESSED),
+        ref=MessageRef(names["done"]),
+        diagnostic="550 5.1.1 <user000@example.com>: no such user & no such mailbox",
+        status="5.1.1",
+        by_code=True,
+    )
+    await site.services.suppressions.record(bounce)
+    await site.services.delivery_figures.count(await site.services.messages.get(names["done"]))
+    gmail, rates = Provider("gmail.com"), site.services.provider_rates
+    await rates.throttled(gmail, 90.0, "421 4.7.28 Gmail has detected an <unusual> rate of mail")
+    await rates.set_limit(gmail, ProviderLimit(200.0, 8))
+    today = datetime.now(UTC).date()
+    await site.services.warm_ups.save(WarmUpPlan("contoso.example", today, (50, 100, 500)))
+    until = datetime.now(UTC) + timedelta(days=30)
+    await site.services.suppressions.suppress(
+        "dan@example.org", "asked <us> by telephone", source="ann", list_name=LIST, expires_at=until
+    )
 
 
 async def _address_change(site: Site, subscriber: Subscriber) -> str:

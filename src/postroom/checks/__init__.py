@@ -25,9 +25,10 @@ from postroom.checks.outgoing_mail import (
     send_test_mail,
 )
 from postroom.checks.store import check_store
+from postroom.checks.stored_settings_check import load_all_settings
 from postroom.settings import Settings
 
-__all__ = ["Finding", "FindingState", "check_everything"]
+__all__ = ["Finding", "FindingState", "check_everything", "load_all_settings"]
 
 
 async def check_everything(

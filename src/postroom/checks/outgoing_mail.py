@@ -14,20 +14,22 @@ from urllib.parse import urlsplit
 import dns.asyncresolver
 
 from postroom.checks.findings import Finding, FindingState, one_line
-from postroom.domain.audience.addresses import Address, parse_address
+from postroom.domain.audience.addresses import parse_address
 from postroom.errors import PostroomError
 from postroom.notices import NoFromAddress, NoticeSender, send_notice
-from postroom.services.messages.sending_domains import (
-    DnsUnavailable,
-    RecordState,
-    check_domain,
-    is_reserved,
-    resolver_of_this_machine,
-)
+from postroom.services.messages.domains.dns_lookups import DnsUnavailable, is_reserved
+from postroom.services.messages.domains.domain_checks import DomainChecks
+from postroom.services.messages.domains.record_findings import RecordFinding, RecordState
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind
 from postroom.transport.registry import sends_mail
-from postroom.wiring import Services, opened_store, opened_transport
+from postroom.wiring import (
+    Services,
+    make_domain_checks,
+    make_keyring,
+    opened_store,
+    opened_transport,
+)
 
 
 async def check_transport(settings: Settings) -> list[Finding]:
@@ -48,35 +50,30 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
     """Send a short email on request: the only check that sends."""
     address = parse_address(to)
     try:
-        sender = parse_address(from_address) if from_address else await _sender(settings)
+        async with opened_store(settings) as store:
+            services = Services(store, make_keyring(settings))
+            known = NoticeSender(services.lists, settings.alerts.from_address)
+            sender = parse_address(from_address) if from_address else await known.address()
+            async with opened_transport(settings, services) as transport:
+                result = await send_notice(
+                    transport,
+                    from_address=sender,
+                    to=address,
+                    subject="Postroom: test email",
+                    text="If you read this, Postroom can send emails.\n",
+                    date=datetime.now(UTC),
+                    key=secrets.token_hex(8),
+                )
     except NoFromAddress as exc:
         return Finding(
-            "test mail", FindingState.ERROR, str(exc), "Or give one with --from ADDRESS."
+            "test email", FindingState.ERROR, str(exc), "Or give one with --from ADDRESS."
         )
     except PostroomError as exc:
-        return Finding("test mail", FindingState.ERROR, one_line(exc))
-    try:
-        async with opened_transport(settings) as transport:
-            result = await send_notice(
-                transport,
-                from_address=sender,
-                to=address,
-                subject="Postroom: a test mail",
-                text="If you read this, Postroom can send emails.\n",
-                date=datetime.now(UTC),
-                key=secrets.token_hex(8),
-            )
-    except PostroomError as exc:
-        return Finding("test mail", FindingState.ERROR, one_line(exc))
+        return Finding("test email", FindingState.ERROR, one_line(exc))
     if result.kind is not ResultKind.ACCEPTED:
         advice = "The server's reply says why."
-        return Finding("test mail", FindingState.ERROR, f"{result.kind}: {result.reply}", advice)
-    return Finding("test mail", FindingState.OK, f"from {sender} to {address}: {result.reply}")
-
-
-async def _sender(settings: Settings) -> Address:
-    async with opened_store(settings) as store:
-        return await NoticeSender(Services(store).lists, settings.alerts.from_address).address()
+        return Finding("test email", FindingState.ERROR, f"{result.kind}: {result.reply}", advice)
+    return Finding("test email", FindingState.OK, f"from {sender} to {address}: {result.reply}")
 
 
 def sends(settings: Settings) -> bool:
@@ -143,6 +140,7 @@ def _reach(url: str) -> Finding:
 _MOST_DOMAINS = 20
 _STATES = {
     RecordState.FINE: FindingState.OK,
+    RecordState.INFO: FindingState.OK,
     RecordState.WEAK: FindingState.WARNING,
     RecordState.WRONG: FindingState.ERROR,
 }
@@ -153,34 +151,39 @@ async def check_sending_domains(
 ) -> list[Finding]:
     """Check the domains of lists' From addresses, if emails leave this machine at all."""
     real = [each for each in domains if not is_reserved(each)][:_MOST_DOMAINS]
-    if not real or not sends(settings):
+    if not real or not sends(settings) or settings.transport.online_checks == "no":
         return []
-    resolver = resolver or resolver_of_this_machine()
-    if resolver is None:
-        return [_unreachable()]
-    selector = settings.transport.dkim_selector
-    found = await asyncio.gather(*(_check_domain(resolver, each, selector) for each in real))
+    async with opened_store(settings) as store:
+        checks = make_domain_checks(Services(store, make_keyring(settings)), settings, resolver)
+        found = await asyncio.gather(*(_check_domain(checks, each) for each in real))
     return [each for findings in found for each in findings]
 
 
-async def _check_domain(
-    resolver: dns.asyncresolver.Resolver, domain: str, selector: str
-) -> list[Finding]:
+async def _check_domain(checks: DomainChecks, domain: str) -> list[Finding]:
     try:
-        found = await check_domain(resolver, domain, selector)
+        found = await checks.check_everything(domain)
     except DnsUnavailable:
         return [_unreachable(domain)]
     return [
-        Finding(f"{each.kind} of {domain}", _STATES[each.state], each.text, each.advice)
+        Finding(f"{each.kind} of {domain}", _STATES[each.state], each.text, _advice(each))
         for each in found
     ]
 
 
-def _unreachable(domain: str = "") -> Finding:
-    about = f"SPF, DKIM and DMARC of {domain} were" if domain else "SPF, DKIM and DMARC were"
+def _advice(finding: RecordFinding) -> str:
+    """Return what to do, with the record to publish."""
+    record = finding.record
+    if record is None or record.value in finding.advice or finding.state is RecordState.FINE:
+        return finding.advice
+    shown = f'{record.name} {record.type} "{record.value}"'
+    return f"{finding.advice} {shown}".strip()
+
+
+def _unreachable(domain: str) -> Finding:
+    about = f"SPF, DKIM and DMARC of {domain} were"
     return Finding(
         "DNS",
         FindingState.WARNING,
-        f"{about} not looked up: DNS does not answer",
+        f"{about} not looked up: DNS does not respond",
         "Check the network connection of this machine, and try again.",
     )

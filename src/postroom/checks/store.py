@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from shlex import quote
 
 from postroom.checks.findings import Finding, FindingState, one_line
-from postroom.domain.audience.addresses import domain_of, parse_address
 from postroom.domain.queues.queue_names import is_subqueue
 from postroom.errors import PostroomError
+from postroom.services.audience.consent.consent_ledger import LedgerReport
+from postroom.services.audience.from_domains import from_domains
 from postroom.services.operations.health import Concern
 from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
@@ -18,7 +19,8 @@ from postroom.wiring import Services, make_keyring, opened_store
 # Messages are due by the clock of the machine that looks: people notice a larger difference.
 _CLOCK_SECONDS = 5.0
 _QUEUE = "postroom/check"
-_LISTS = 1000
+_FAULTS = 10  # of the consent ledger, shown
+_LEDGER_ADVICE = "Someone changed the store by hand, or it is damaged. Compare it with a backup."
 _SECRET_STATES = {
     SecretState.UNREADABLE: (
         FindingState.ERROR,
@@ -52,6 +54,7 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
                 *await _check_queues(services),
                 *await _check_space(services),
                 *await check_proxies(settings, services),
+                *await _check_ledger(services),
             ]
             return findings, await _sending_domains(services)
     except PostroomError as exc:
@@ -135,9 +138,22 @@ async def check_proxies(settings: Settings, services: Services) -> list[Finding]
     ]
 
 
+async def _check_ledger(services: Services) -> list[Finding]:
+    """Verify the consent ledger of all lists; report the first chains that are broken."""
+    report, found = LedgerReport(), list[Finding]()
+    async for name in services.lists.all_names():
+        async for each in services.ledger.faults(name, report):
+            if len(found) < _FAULTS:
+                text = f"list {name}, subscriber {each.guid}: {each.fault}"
+                found.append(Finding("consent ledger", FindingState.ERROR, text, _LEDGER_ADVICE))
+    if found or not report.chains:
+        return found
+    text = f"all intact (subscriptions: {report.chains:,}, entries: {report.entries:,})"
+    return [Finding("consent ledger", FindingState.OK, text)]
+
+
 async def _sending_domains(services: Services) -> list[str]:
-    page = await services.lists.page(limit=_LISTS)
-    return sorted({domain_of(parse_address(each.from_address)) for each in page.lists})
+    return list(await from_domains(services.lists))
 
 
 def _queue_advice(concern: Concern) -> str:

@@ -30,11 +30,19 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "operations.parts:host",
             "Start applications when messages arrive, and stop idle ones.",
         ),
+        "inbound": (
+            "operations.parts:inbound",
+            "Receive bounces from a mail server, or fetch them from a mailbox.",
+        ),
         "events": (
             "operations.events:events",
             "Show system activity: messages, queues and applications.",
         ),
         "check": ("operations.check:check", "Check settings, store and transport."),
+        "settings": (
+            "operations.settings:settings",
+            "Show settings, and change those that are kept in the store.",
+        ),
     },
     "Lists and messages": {
         "list": ("audience.lists:lists", "Manage mailing lists."),
@@ -47,6 +55,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "audience.segments:segments",
             "Manage the segments of a list: named rules that select subscribers.",
         ),
+        "suppression": (
+            "audience.suppressions:suppressions",
+            "Manage addresses that must not receive email.",
+        ),
         "message": (
             "messages.messages:messages",
             "Write and schedule messages, and follow their delivery.",
@@ -56,10 +68,25 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Manage the templates of messages.",
         ),
         "picture": ("messages.pictures:pictures", "Manage the pictures of messages."),
+        "dkim": ("messages.dkim:dkim", "Manage the DKIM keys that sign emails."),
+        "provider": (
+            "messages.providers:providers",
+            "Show how fast providers accept emails, and limit that.",
+        ),
+        "warmup": (
+            "messages.warm_ups:warm_ups",
+            "Plan how many emails per day a new domain or IP address sends.",
+        ),
+        "bounce": ("audience.bounces:bounces", "Receive bounces and complaints."),
         "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
     },
     "Access": {
         "user": ("accounts.users:users", "Manage who can log in."),
+        "group": ("accounts.groups:groups", "Manage groups, whose members share rights on lists."),
+        "access": (
+            "accounts.list_access:access",
+            "Grant rights on individual lists to users, groups and API keys.",
+        ),
         "apikey": ("accounts.api_keys:apikeys", "Manage API keys."),
     },
     "Host": {
@@ -92,7 +119,7 @@ _SHORTAGES = {errno.ENOMEM: NOT_ENOUGH_MEMORY, errno.EMFILE: NOT_ENOUGH_FILES}
 _OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread")
 
 # Commands that run until they are stopped.
-PARTS = frozenset({"up", "web", "scheduler", "sender", "host"})
+PARTS = frozenset({"up", "web", "scheduler", "sender", "host", "inbound"})
 _PLACES = {name: place for part in COMMANDS.values() for name, (place, _) in part.items()}
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.domain.audience.appearance import Colour, readable_on, text_on
 from postroom.domain.languages import LANGUAGES
-from postroom.mail.documents import DEFAULT_FONT
+from postroom.mail.bodies.documents import DEFAULT_FONT
 from postroom.translations import Translator
 
 DEFAULT_COLOUR: Final = Colour("#27509b")

@@ -100,15 +100,15 @@ More than **200 varieties** are waiting, from old beans to new tomatoes. Members
             "intro": "Three stories to read over a cup of tea.",
         },
         """\
-### [Why apple trees need a hard winter](https://example.com/apples)
+## [Why apple trees need a hard winter](https://example.com/apples)
 
 Without frost, no fruit: what happens inside the buds while we sit by the stove.
 
-### [Compost, the slow way](https://example.com/compost)
+## [Compost, the slow way](https://example.com/compost)
 
 Two bins, no turning, and patience. A reader has tried it for five years.
 
-### [A bench made of one plank](https://example.com/bench)
+## [A bench made of one plank](https://example.com/bench)
 
 A saw, twelve screws and an afternoon.
 """,

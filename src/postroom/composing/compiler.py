@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Final
 
 import msgspec
 
-from postroom.composing import mjml
-from postroom.composing.block_layout import to_sections
-from postroom.composing.blocks import BlockDocument, find_path, parse_blocks
+from postroom.composing.blocks.block_layout import to_sections
+from postroom.composing.blocks.blocks import BlockDocument, find_path, parse_blocks
 from postroom.composing.brand import EmailBrand, brand_values
 from postroom.composing.findings import Finding, Findings, Level
 from postroom.composing.layouts import (
@@ -23,15 +23,21 @@ from postroom.composing.layouts import (
     split_front_matter,
 )
 from postroom.composing.markdown import markdown_to_html
-from postroom.composing.mjml_tree import CONTENT_TAG, Node, parse
+from postroom.composing.mjml import markup as mjml
+from postroom.composing.mjml.branches import Branches
+from postroom.composing.mjml.tree import CONTENT_TAG, Node, parse
 from postroom.composing.protection import HiddenFields
 from postroom.composing.sanitising import Sanitised, sanitise
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.documents import framed, is_document
-from postroom.mail.field_contexts import check_places
-from postroom.mail.merge_fields import RULES, FieldRule, check_fields
-from postroom.mail.plaintext import text_from_html
+from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.bodies.plaintext import text_from_html
+from postroom.mail.personal.field_contexts import (
+    check_marker_places,
+    check_outside_rows,
+    check_places,
+)
+from postroom.mail.personal.merge_fields import RULES, FieldRule, check_fields
 
 POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
 """Where a refused merge field is, at the beginning of its problem."""
@@ -40,6 +46,7 @@ _COLOR_SCHEME: Final = (
     '<head><meta name="color-scheme" content="light dark">'
     '<meta name="supported-color-schemes" content="light dark">'
 )
+_NO_TITLE: Final = "<title></title>"
 LARGEST_SOURCE: Final = 500_000
 """Characters. Gmail shows 102 KB of an email; authors of HTML may exceed that, if they must."""
 
@@ -102,6 +109,11 @@ class Compilation:
         if self._findings.has_errors:
             return Compiled(findings=findings)
         shown = self._fields.show(document)
+        try:
+            check_marker_places(shown)
+        except Invalid as exc:  # a template and its message can be wrong together only
+            self._refused(POSITION.sub("", exc.problem))
+            return Compiled(findings=self._findings.sorted())
         return Compiled(shown, text_from_html(shown), findings)
 
     def _document(self) -> str:
@@ -131,7 +143,7 @@ class Compilation:
         return True
 
     def _blocks(self) -> str:
-        document = parse_blocks(self._source, self._findings)
+        document = self._parsed()
         if document is None:
             return ""
         layout = self._layout or Layout(partial("blank"))
@@ -145,6 +157,9 @@ class Compilation:
             content += self._block(number, filling.fill(section, self._findings), at)
         return self._in_layout(layout, filling, content)
 
+    def _parsed(self) -> BlockDocument | None:
+        return parse_blocks(self._source, self._findings)
+
     def _slots(self, document: BlockDocument) -> Mapping[str, str]:
         if self._layout:
             check_slots(self._layout, document.slots, self._findings)
@@ -154,6 +169,7 @@ class Compilation:
         """Return the checked nodes of one block. Whatever is found is reported at its beginning."""
         problems = Findings(section)
         try:
+            check_outside_rows("body", section)
             part = parse(self._fields.hide(section).text, problems)
         except Invalid as exc:
             self._findings.error("merge-field", POSITION.sub("", exc.problem), at)
@@ -171,6 +187,7 @@ class Compilation:
             slots, begin = split_front_matter(self._source, self._findings)
             check_slots(self._layout, slots, self._findings)
         check_fields("body", self._source, self._rules)  # where the author sees them
+        check_outside_rows("body", self._source)
         hidden = self._fields.hide(self._source[begin:])
         self._index = lambda at: begin + hidden.original_index(at)
         if self._format is MessageFormat.MJML:
@@ -191,7 +208,10 @@ class Compilation:
         if self._format is MessageFormat.HTML and is_document(text):
             return self._refused("a whole HTML document cannot be put into a template")
         in_markdown = self._format is MessageFormat.MARKDOWN
-        clean = sanitise(markdown_to_html(text) if in_markdown else text)
+        html = text
+        if in_markdown:
+            html = self._fields.uncommented(markdown_to_html(self._fields.marker_lines(text)))
+        clean = sanitise(html)
         if in_markdown:  # positions in its HTML are not the author's
             places = {name: max(0, text.lower().find(f"<{name}")) for name, _ in clean.removed}
             excess = None if clean.excess is None else 0
@@ -230,10 +250,17 @@ class Compilation:
         return "" if self._findings.has_errors else self._to_html(tree)
 
     def _to_html(self, tree: Node) -> str:
+        branches = Branches(self._fields.marker_in)
+        branches.take_markers(tree)
+        for node in tree.walk():
+            if node.name == "mj-raw":  # which may be where only rows of a table are allowed
+                node.text = self._fields.marker_lines(node.text)
         try:
-            document = mjml.to_html(tree)
+            document = branches.put_back(mjml.to_html(tree))
         except ValueError as exc:
             return self._refused(f"the MJML cannot be compiled: {exc}")
+        title = escape(self._brand.name).replace("{", "&#123;")
+        document = document.replace(_NO_TITLE, f"<title>{title}</title>", 1)
         if "prefers-color-scheme" in document:
             document = document.replace("<head>", _COLOR_SCHEME, 1)
         return document

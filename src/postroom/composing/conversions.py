@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import msgspec
 
-from postroom.composing import mjml
-from postroom.composing.block_layout import to_sections
-from postroom.composing.blocks import BlockDocument, parse_blocks, write_blocks
+from postroom.composing.blocks.block_layout import to_sections
+from postroom.composing.blocks.blocks import BlockDocument, parse_blocks, write_blocks
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import compile_source, layout_tree
 from postroom.composing.findings import Findings
 from postroom.composing.layouts import Filling, Layout, partial, split_front_matter
 from postroom.composing.markdown import markdown_to_blocks
-from postroom.composing.mjml_tree import parse, written
+from postroom.composing.mjml import markup as mjml
+from postroom.composing.mjml.tree import parse, written
 from postroom.composing.protection import HiddenFields
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import ANY_FIELD, RULES, FieldRule
+from postroom.mail.personal.merge_fields import ANY_FIELD, RULES, FieldRule
 
 NEXT: Final = {
     MessageFormat.MARKDOWN: MessageFormat.BLOCKS,
@@ -57,7 +57,8 @@ def convert(
 def _to_blocks(source: str, *, with_slots: bool) -> str:
     slots, begin = split_front_matter(source, Findings(source)) if with_slots else ({}, 0)
     fields = HiddenFields()
-    document = markdown_to_blocks(fields.hide(source[begin:]).text)
+    hidden = fields.marker_lines(fields.hide(source[begin:]).text)
+    document = markdown_to_blocks(hidden, fields.condition_begun)
     shown = msgspec.convert(_shown(msgspec.to_builtins(document), fields), BlockDocument)
     return write_blocks(msgspec.structs.replace(shown, slots=slots))
 

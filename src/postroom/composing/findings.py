@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.mail.merge_fields import line_and_column
+from postroom.mail.personal.positions import line_and_column
 
 MOST_FINDINGS: Final = 100
 """More would help nobody, and each takes longer to find than the one before."""

@@ -25,7 +25,7 @@ import msgspec
 
 from postroom.composing.brand import EmailBrand, brand_values
 from postroom.composing.findings import Findings
-from postroom.composing.mjml_tree import CONTENT_TAG, Node
+from postroom.composing.mjml.tree import CONTENT_TAG, Node
 
 CONTENT: Final = "content"
 _INSERTED: Final = re.compile(

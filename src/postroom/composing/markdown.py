@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from postroom.composing.blocks import (
+import msgspec
+
+from postroom.composing.blocks.blocks import (
     VERSION,
     Block,
     BlockDocument,
@@ -39,21 +41,33 @@ def markdown_to_html(source: str) -> str:
     return rendered
 
 
-def markdown_to_blocks(source: str, slots: dict[str, str] | None = None) -> BlockDocument:
+def markdown_to_blocks(source: str, condition_of: Callable[[str], str | None]) -> BlockDocument:
     """Return blocks that say the same: headings, pictures, quotes and lines become blocks of their
-    own, everything else text."""
-    tokens = _parser().parse(source)
+    own, everything else text. `condition_of` returns the condition that a comment begins: "" for
+    none, and None if it is another comment."""
     blocks: list[Block] = []
     run: list[Token] = []
-    for group in _groups(tokens):
+    condition = ""
+
+    def add(*more: Block) -> None:
+        blocks.extend(
+            msgspec.structs.replace(each, condition=condition) if condition else each
+            for each in more
+        )
+
+    for group in _groups(_parser().parse(source)):
+        begun = condition_of(group[0].content) if group[0].type == "html_block" else None
         block = _block(group)
-        if block is None:
+        if begun is None and block is None:
             run += group
             continue
-        blocks += _text(run)
+        add(*_text(run))
         run = []
-        blocks.append(block)
-    return BlockDocument(VERSION, (*blocks, *_text(run)), slots or {})
+        if block is not None:
+            add(block)
+        condition = condition if begun is None else begun
+    add(*_text(run))
+    return BlockDocument(VERSION, tuple(blocks))
 
 
 def _groups(tokens: Sequence[Token]) -> list[list[Token]]:

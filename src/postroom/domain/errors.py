@@ -8,7 +8,8 @@
         ├── Exists                   one of that name already exists
         ├── Overtaken                another change was saved first (the ETag is stale)
         ├── NotNow                   its state does not allow it; the text says which would
-        └── NotAllowed               a right is missing; the text names it
+        ├── NotAllowed               a right on a queue is missing; the text names it
+        └── NoListRight              a right on a list is missing; the text names it
 
 Pages, API and command line turn these into responses; each text is one line that says what to do.
 """
@@ -87,3 +88,13 @@ class NotAllowed(DomainError):
         self.principal = principal
         self.right = right
         self.queue = queue
+
+
+class NoListRight(DomainError):
+    """Somebody sees a list, but lacks a right on it."""
+
+    def __init__(self, right: str, list_name: str = "") -> None:
+        where = f"the list {list_name!r}" if list_name else "a list"
+        super().__init__(f"this needs the right {right} on {where}")
+        self.right = right
+        self.list_name = list_name

@@ -10,6 +10,15 @@ from postroom.domain.plain_text import printable
 
 LANGUAGES: Final = ("en", "fr", "de", "ko", "ru")
 
+ENGLISH_NAMES: Final = {
+    "en": "English",
+    "fr": "French",
+    "de": "German",
+    "ko": "Korean",
+    "ru": "Russian",
+}
+"""What the team's pages call them."""
+
 _TAG = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}", re.ASCII)
 
 

@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of `200MB`; raise ValueError for anything else."""
     found = re.fullmatch(r"(\d{1,9})\s*(B|KB|MB|GB)", text.strip(), re.ASCII | re.IGNORECASE)
     if found is None:
-        raise ValueError("is written like 200MB")
+        raise ValueError("must be a size such as 200MB")
     return int(found[1]) * _BYTES[found[2].upper()]
 
 

@@ -14,12 +14,15 @@ from postroom.domain.audience.addresses import Address, domain_of, parse_address
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
-from postroom.mail.attached_files import AttachedFile, with_attachments
-from postroom.mail.body_encoding import BodyPart, mime_content
+from postroom.mail.bodies.attached_files import AttachedFile, with_attachments
+from postroom.mail.bodies.body_encoding import BodyPart, mime_content
+from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.mailing import MessageIds, Source, SplicedMailing
-from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Segments, Slot
+from postroom.mail.personal.conditions import MarkerKind
+from postroom.mail.personal.slots import AnySlot, BranchSlot, FieldSlot, Pieces, Segments, Slot
 from postroom.mail.wire_addresses import ascii_domain, envelope_address
 
+_FOLD: Final = header_text.FOLD.encode("ascii")
 _KEY: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 # Characters of RFC 3986 without those that end a link in a header (`<>`), and without a query or
 # fragment, which would swallow ours. Text beyond ASCII is encoded first.
@@ -61,6 +64,7 @@ def assemble(
     from_name: str = "",
     reply_to: str = "",
     attachments: Sequence[AttachedFile] = (),
+    envelope: EnvelopeTokens | None = None,
 ) -> SplicedMailing:
     """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines.
     Without a `from_name`, it is from the list by its description."""
@@ -68,6 +72,8 @@ def assemble(
         raise Invalid("ref", "must be usable in a Message-ID")
     name = header_text.checked("from_name", from_name) or identity.description
     mailbox = header_text.mailbox(name, envelope_address(identity.address))
+    if envelope is not None:
+        more_headers = [*more_headers, *token_headers(envelope)]
     answers_to = envelope_address(parse_address(reply_to, "reply_to")) if reply_to else ""
     author = f"From: {mailbox}\r\n" + (f"Reply-To: {answers_to}\r\n" if answers_to else "")
     pieces: Pieces = [
@@ -82,46 +88,84 @@ def assemble(
         b"MIME-Version: 1.0\r\n",
         *with_attachments(mime_content(parts), attachments),
     ]
-    return SplicedMailing(
+    mailing = SplicedMailing(
         pieces,
         from_address=identity.address,
         subject="".join(each if isinstance(each, str) else _shown(each) for each in subject),
         ids=MessageIds(key, identity.domain, scope),
         source=Source(subject, name, more_headers, parts, answers_to, attachments),
+        envelope=envelope,
     )
+    mailing.list_name = identity.list_name
+    return mailing
+
+
+def token_headers(envelope: EnvelopeTokens) -> Pieces:
+    """Return the headers that say which email it is, for us and for providers that repeat
+    one in what they report."""
+    pieces: Pieces = []
+    for name, form in envelope.headers.items():
+        before, _, after = form.partition("TOKEN")
+        pieces += [f"{name}: {before}".encode("ascii"), Slot.BOUNCE_TOKEN, f"{after}\r\n".encode()]
+    return pieces
 
 
 def _shown(slot: AnySlot) -> str:
-    return "{{ email }}" if isinstance(slot, Slot) else "…"
+    match slot:
+        case Slot():
+            return "{{ email }}"
+        case FieldSlot():
+            return "…"
+        case BranchSlot():
+            return ""
 
 
 def _subject(segments: Segments) -> Pieces:
     """Encode the subject. Encoded words join an inserted address and the text around it without a
-    gap, and each can be made without knowing the others."""
+    gap, and each can be made without knowing the others.
+
+    The line is folded between its parts. The first part that every recipient gets is not folded:
+    those before it, each of which may be missing, are folded behind themselves.
+    """
     texts = [header_text.checked("subject", each) for each in segments if isinstance(each, str)]
     if len(texts) == len(segments):
         whole = "".join(texts)
         if not whole.strip():
             raise Invalid("subject", "must not be empty")
         return [header_text.unstructured(whole).encode("ascii")]
-    if len(segments) > 1 and all(isinstance(each, FieldSlot) for each in segments):
-        segments = [*segments, " "]  # something to fold before, if the last value is empty
+    anchor = _first_certain(segments)
+    if anchor is None and len(segments) > 1:
+        anchor = len(segments)
+        segments = [*segments, " "]  # something to fold before, if everything else is missing
     pieces: Pieces = []
-    is_first = True
-    for each in segments:
+    for position, each in enumerate(segments):
+        if isinstance(each, BranchSlot):
+            pieces.append(each)
+            continue
+        before = anchor is not None and position > anchor
+        after = anchor is not None and position < anchor
         if isinstance(each, FieldSlot):
             # An empty value folds nothing: no line of a header may be blank.
-            fold = {"fold_before": not is_first, "fold_after": is_first and len(segments) > 1}
-            pieces.append(msgspec.structs.replace(each, **fold))
+            pieces.append(msgspec.structs.replace(each, fold_before=before, fold_after=after))
             continue
-        if not is_first:
-            pieces.append(header_text.FOLD.encode("ascii"))
-        is_first = False
+        pieces += [_FOLD] if before else []
         if isinstance(each, Slot):
             pieces.append(each)
         else:
             pieces.append(header_text.encoded_words(each, header_text.IN_TEXT).encode("ascii"))
+        pieces += [_FOLD] if after else []
     return pieces
+
+
+def _first_certain(segments: Segments) -> int | None:
+    """Return which segment is the first that every recipient gets and that is never empty."""
+    in_branch = False
+    for position, each in enumerate(segments):
+        if isinstance(each, BranchSlot):
+            in_branch = each.kind is not MarkerKind.END
+        elif not in_branch and not isinstance(each, FieldSlot):
+            return position
+    return None
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -131,8 +175,9 @@ class Link(msgspec.Struct, frozen=True):
     after: str
 
 
-def unsubscribe_link(base_url: str, list_name: ListName) -> Link:
-    return _link(base_url, "unsubscribe", list_name)
+def unsubscribe_link(base_url: str, list_name: ListName, ref: str = "") -> Link:
+    """Return the link. `ref` is the message that it is in: who unsubscribes by it counts there."""
+    return _link(base_url, "unsubscribe", list_name, ref)
 
 
 def confirm_link(base_url: str, list_name: ListName, language: str = "") -> Link:
@@ -141,8 +186,9 @@ def confirm_link(base_url: str, list_name: ListName, language: str = "") -> Link
     return Link(link.before, f"{link.after}&lang={quote(language, safe='')}") if language else link
 
 
-def preferences_link(base_url: str, list_name: ListName) -> Link:
-    return _link(base_url, "preferences", list_name)
+def preferences_link(base_url: str, list_name: ListName, ref: str = "") -> Link:
+    """Return the link; `ref` as for `unsubscribe_link`, because the page leads there."""
+    return _link(base_url, "preferences", list_name, ref)
 
 
 def address_change_link(base_url: str, list_name: ListName, token: str, language: str = "") -> str:
@@ -159,9 +205,10 @@ def host_name(base_url: str) -> str | None:
     return host if _DOMAIN_NAME.fullmatch(host) else None
 
 
-def _link(base_url: str, page: str, list_name: ListName) -> Link:
+def _link(base_url: str, page: str, list_name: ListName, ref: str = "") -> Link:
     base = _ascii_base(base_url)
-    return Link(f"{base}/{page}?id=", f"&listName={quote(list_name, safe='')}")
+    named = f"&listName={quote(list_name, safe='')}"
+    return Link(f"{base}/{page}?id=", f"{named}&ref={ref}" if ref else named)
 
 
 def _ascii_base(base_url: str) -> str:

@@ -13,6 +13,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import ClassVar, Final
 from urllib.parse import quote
 
@@ -20,9 +21,10 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.mail_headers import header_pairs, parse_headers
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
-from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.refs import MessageRef, is_ref
 from postroom.mail import header_text
 from postroom.mail.assembly import (
     Link,
@@ -33,23 +35,34 @@ from postroom.mail.assembly import (
     preferences_link,
     unsubscribe_link,
 )
-from postroom.mail.attached_files import AttachedFile
-from postroom.mail.body_encoding import BodyPart
-from postroom.mail.body_files import clean_body
-from postroom.mail.documents import framed, is_document
-from postroom.mail.field_contexts import Place, fields_with_places
-from postroom.mail.html import contains_visibly, declare_utf8, footer_position
+from postroom.mail.bodies.attached_files import AttachedFile
+from postroom.mail.bodies.body_encoding import BodyPart
+from postroom.mail.bodies.body_files import clean_body
+from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.bodies.html import contains_visibly, declare_utf8, footer_position
+from postroom.mail.bodies.preheader import with_preheader
+from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.mailing import Mailing
-from postroom.mail.merge_fields import (
+from postroom.mail.personal.conditions import (
+    Marker,
+    find_markers,
+    for_everybody,
+    line_span,
+    shown_marker,
+)
+from postroom.mail.personal.field_contexts import Place, fields_with_places
+from postroom.mail.personal.merge_fields import (
+    NO_COLUMNS,
     OWN_RULES,
+    Columns,
     Field,
     FieldRule,
     MergeField,
     find_fields,
     with_quotes_escaped,
 )
-from postroom.mail.preheader import with_preheader
-from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Slot, ValuePlace
+from postroom.mail.personal.slots import AnySlot, BranchSlot, FieldSlot, Pieces, Slot, ValuePlace
+from postroom.mail.tracking.link_tracking import LinkTracking, with_tracked_links
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
@@ -74,6 +87,8 @@ _LINK = re.compile(r"\{\{[ \t]*unsubscribe_url\b")
 _TAG = re.compile(r"<[^<>]*>")
 _DOT_ATOM = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _LONGEST_LIST_ID = 255  # RFC 2919 3
+_NOT_IN_SENDER = re.compile(r"[^A-Za-z0-9]+")
+_LONGEST_SENDER = 15  # of the last part of Feedback-ID, says Gmail
 
 
 def compile_mailing(
@@ -92,26 +107,31 @@ def compile_mailing(
     preheader: str = "",
     from_name: str = "",
     reply_to: str = "",
+    headers: str = "",
     attachments: Sequence[AttachedFile] = (),
     web_url: str = "",
-    fields: Sequence[str] = (),
+    columns: Columns = NO_COLUMNS,
+    envelope: EnvelopeTokens | None = None,
+    tracking: LinkTracking | None = None,
 ) -> Mailing:
-    """Build everything that is the same for all recipients. A blank body counts as none. `fields`
-    are those of the list that may be used, in the order of the values of recipients."""
+    """Build everything that is the same for all recipients. A blank body counts as none. `columns`
+    are the values that recipients bring; `tracking` is for links in the HTML."""
     identity = list_identity(list_name, description, from_address)
+    named = ref if is_ref(ref) else ""  # a draft or a welcome email has no results
     links = _Links(
-        unsubscribe_link(base_url, identity.list_name),
-        preferences_link(base_url, identity.list_name),
+        unsubscribe_link(base_url, identity.list_name, named),
+        preferences_link(base_url, identity.list_name, named),
         web_url or base_url,
     )
-    numbers = {name: number for number, name in enumerate(fields)}
+    numbers = {name: number for number, name in enumerate(columns.all)}
     _ = Translator(language)
     parts = []
     if text and text.strip():
         parts.append(_text_part(text, _TextValues(identity, links, numbers), _, postal_address))
     if html and html.strip():
         html = with_preheader(html, preheader)
-        parts.append(_html_part(html, _HtmlValues(identity, links, numbers), _, postal_address))
+        values = _HtmlValues(identity, links, numbers)
+        parts.append(_html_part(html, values, _, postal_address, tracking))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
     return assemble(
@@ -122,11 +142,16 @@ def compile_mailing(
         date=date,
         key=ref,
         scope=identity.list_name,
-        more_headers=_list_headers(identity, base_url, links.unsubscribe),
+        more_headers=[
+            *_list_headers(identity, base_url, links.unsubscribe),
+            *_feedback_id(ref, identity),
+            *_own_headers(headers),
+        ],
         parts=parts,
         from_name=from_name,
         reply_to=reply_to,
         attachments=attachments,
+        envelope=envelope,
     )
 
 
@@ -146,10 +171,11 @@ def _leave(form: str, _: Translator, identity: ListIdentity) -> str:
 def _text_part(text: str, values: _TextValues, _: Translator, postal_address: str) -> BodyPart:
     body = _ended(clean_body("text", text))
     footer: list[str | AnySlot] = []
-    fields = find_fields("text", body, values.rules)
+    certain = for_everybody(body, in_html=False)
+    fields = find_fields("text", certain, values.rules)
     if not any(each.name == Field.UNSUBSCRIBE_URL for each in fields):
         footer += values.filled("text", _leave(_TEXT_LEAVE, _, values.identity))
-    if postal_address and not _says(body, postal_address):
+    if postal_address and not _says(certain, postal_address):
         # Not searched for merge fields: braces in a postal address are braces.
         footer += ["\n\n" if footer else "", postal_address]
     if footer:
@@ -158,14 +184,26 @@ def _text_part(text: str, values: _TextValues, _: Translator, postal_address: st
     return BodyPart("text/plain", _joined([values.filled("text", body), footer]))
 
 
-def _html_part(html: str, values: _HtmlValues, _: Translator, postal_address: str) -> BodyPart:
+def _html_part(
+    html: str,
+    values: _HtmlValues,
+    _: Translator,
+    postal_address: str,
+    tracking: LinkTracking | None,
+) -> BodyPart:
     body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
-    lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, values.identity)]
-    if postal_address and not _says(html_.unescape(_TAG.sub(" ", body)), postal_address):
+    certain = for_everybody(body, in_html=True)
+    lines = [] if contains_visibly(certain, _LINK) else [_leave(_HTML_LEAVE, _, values.identity)]
+    if postal_address and not _says(html_.unescape(_TAG.sub(" ", certain)), postal_address):
         shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
         lines.append(shown)
+    footer = ""
     if lines:
         footer = _HTML_FOOTER.format(language=_.language, lines="<br><br>\n".join(lines))
+    if tracking is not None:
+        body = with_tracked_links(body, tracking)
+        footer += tracking.end
+    if footer:
         place = footer_position(body)
         body = body[:place] + footer + body[place:]
     if not is_document(body):
@@ -188,7 +226,7 @@ class _TextValues(msgspec.Struct, frozen=True):
     identity: ListIdentity
     links: _Links
     numbers: Mapping[str, int]
-    """The fields of the list, by their numbers among a recipient's values."""
+    """The fields of the list and the conditions, by their numbers among a recipient's values."""
 
     email: ClassVar[Slot] = Slot.EMAIL_IN_TEXT
     in_html: ClassVar[bool] = False
@@ -202,13 +240,26 @@ class _TextValues(msgspec.Struct, frozen=True):
         return text
 
     def filled(self, field: str, body: str) -> list[str | AnySlot]:
-        """Replace the merge fields of a body. `Invalid`."""
+        """Replace the merge fields and the markers of a body. `Invalid`."""
         filled: list[str | AnySlot] = []
         done = 0
-        for found, place in fields_with_places(field, body, self.rules, in_html=self.in_html):
-            filled += [body[done : found.start], *self.of(found, place)]
-            done = found.end
+        inserted = [
+            (found.start, found.end, self.of(found, place))
+            for found, place in fields_with_places(field, body, self.rules, in_html=self.in_html)
+        ]
+        for marker in find_markers(field, body):
+            start, end = line_span(body, marker) if field == "text" else (marker.start, marker.end)
+            inserted.append((start, end, [self._branch(marker)]))
+        for start, end, pieces in sorted(inserted, key=itemgetter(0)):
+            filled += [body[done:start], *pieces]
+            done = end
         return [*filled, body[done:]]
+
+    def _branch(self, marker: Marker) -> BranchSlot:
+        number = self.numbers.get(marker.condition)
+        if number is None:  # its recipients were planned without it
+            raise Invalid("html", f"{shown_marker(marker)} has no value for the recipients")
+        return BranchSlot(number, marker.kind)
 
     def of(self, field: MergeField, place: Place) -> list[str | AnySlot]:
         if (number := self.numbers.get(field.name)) is not None:
@@ -286,6 +337,22 @@ def _list_headers(identity: ListIdentity, base_url: str, link: Link) -> Pieces:
         f"List-Unsubscribe: <{link.before}".encode("ascii"),
         Slot.GUID,
         f"{link.after}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n".encode("ascii"),
+    ]
+
+
+def _feedback_id(ref: MessageRef, identity: ListIdentity) -> Pieces:
+    """Return Feedback-ID: Gmail's Postmaster Tools count complaints by each of its parts, the last
+    of which says who sends and stays the same."""
+    sender = _NOT_IN_SENDER.sub("-", identity.domain)[:_LONGEST_SENDER].strip("-")
+    line = f"Feedback-ID: {ref}:{identity.list_name}:bulk:{sender}\r\n"
+    return [line.encode("ascii", "replace")]  # `assemble` refuses a hostile ref
+
+
+def _own_headers(headers: str) -> Pieces:
+    """Return the headers that the list adds."""
+    return [
+        f"{name}: {header_text.unstructured(value)}\r\n".encode("ascii")
+        for name, value in header_pairs(parse_headers(headers))
     ]
 
 

@@ -8,7 +8,6 @@ No line of an email begins with a dot (see `body_encoding`), so SMTP's DATA is t
 
 from __future__ import annotations
 
-import hashlib
 import html
 import secrets
 from abc import ABC, abstractmethod
@@ -23,24 +22,27 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
-from postroom.mail.attached_files import AttachedFile
-from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, quoted
-from postroom.mail.field_values import escaped, field_places
-from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Segments, Slot
+from postroom.mail.bodies.attached_files import AttachedFile
+from postroom.mail.bodies.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, quoted
+from postroom.mail.bounces.envelope_tokens import EnvelopeTokens, message_id_hash
+from postroom.mail.personal.field_values import branch_places, escaped, places_to_fill
+from postroom.mail.personal.slots import AnySlot, FieldSlot, Pieces, Segments, Slot, chosen
 from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
 # Most addresses consist of these and are the same in headers, text and HTML.
 _ALNUM: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _PLAIN: Final = _ALNUM + b"@.+-_"
 _IN_GUID: Final = _ALNUM + b"-"
-_DIGEST_SIZE: Final = 12  # 96 bits: no collision among billions of emails
+_MOST_VARIANTS: Final = 64
 _NAMES: Final = {
     Slot.GUID: "guid",
+    Slot.BOUNCE_TOKEN: "token",
     Slot.EMAIL_IN_SUBJECT: "subject",
     Slot.EMAIL_IN_TEXT: "text",
     Slot.EMAIL_IN_HTML: "html",
     Slot.EMAIL_IN_URL: "url",
 }
+_OWN: Final = (Slot.GUID, Slot.BOUNCE_TOKEN)  # slots of headers
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +61,12 @@ class Mailing(ABC):
     """For the envelope and the From header."""
 
     subject: str
+
+    list_name: str = ""
+    """The list that it is sent for, which may have a mail server of its own."""
+
+    envelope: EnvelopeTokens | None = None
+    """The envelope senders, if they are not the From address."""
 
     @abstractmethod
     def mail(self, recipient: Recipient) -> bytes:
@@ -102,16 +110,20 @@ class SplicedMailing(Mailing):
         subject: str,
         ids: MessageIds,
         source: Source,
+        envelope: EnvelopeTokens | None = None,
     ) -> None:
+        self.envelope = envelope
         self.from_address = from_address
         self.subject = subject
         self._ids = ids
         self._source = source
-        self._hash = hashlib.blake2b(
-            f"{ids.key} {ids.scope} ".encode(), digest_size=_DIGEST_SIZE, usedforsecurity=False
+        self._hash = message_id_hash(
+            f"{ids.key} {ids.scope} ".encode(),
+            b"" if envelope is None else envelope.message_id_key,
         )
         self._pieces = _merged(pieces)
         self._guids = self._positions(Slot.GUID)
+        self._tokens = self._positions(Slot.BOUNCE_TOKEN)
         self._message_ids = self._positions(Slot.MESSAGE_ID)
         self._in_subject = self._positions(Slot.EMAIL_IN_SUBJECT)
         self._to = self._positions(Slot.TO)
@@ -119,7 +131,10 @@ class SplicedMailing(Mailing):
         self._in_html = self._positions(Slot.EMAIL_IN_HTML)
         self._in_url = self._positions(Slot.EMAIL_IN_URL)
         self._addresses = self._to + self._in_text + self._in_html
-        self._fields = field_places(self._pieces)
+        self._branches = branch_places(self._pieces)
+        # Conditions come last: they empty what was filled for somebody else.
+        self._fields = places_to_fill(self._pieces, self._branches)
+        self._variants: dict[tuple[bool, ...], SplicedMailing] = {}
         self._static = [each if isinstance(each, bytes) else b"" for each in self._pieces]
 
     def mail(self, recipient: Recipient) -> bytes:
@@ -131,6 +146,11 @@ class SplicedMailing(Mailing):
         pieces = self._static.copy()
         for position in self._guids:
             pieces[position] = guid
+        if (envelope := self.envelope) is not None:
+            token = envelope.ready.get(recipient.guid) or envelope.token(recipient.guid)
+            encoded = token.encode("ascii")
+            for position in self._tokens:
+                pieces[position] = encoded
         digest = self._hash.copy()
         digest.update(address)
         identity = digest.hexdigest().encode("ascii")
@@ -175,11 +195,31 @@ class SplicedMailing(Mailing):
 
     def headers(self, recipient: Recipient) -> Mapping[str, str]:
         """Return this recipient's list headers."""
-        return self._placeholders.headers(_checked_guid(recipient))
+        guid = _checked_guid(recipient)
+        token = "" if self.envelope is None else self.envelope.token(recipient.guid)
+        return self._placeholders.headers(guid, token)
 
     @cached_property
     def _placeholders(self) -> Placeholders:
         return Placeholders(self._source)
+
+    def variant(self, recipient: Recipient) -> SplicedMailing:
+        """Return the mailing of all for whom the same conditions hold: itself if it has none."""
+        if not self._branches:
+            return self
+        key = tuple(branch.holds(recipient.values) for branch in self._branches)
+        if key not in self._variants:
+            if len(self._variants) == _MOST_VARIANTS:
+                self._variants.pop(next(iter(self._variants)))
+            self._variants[key] = SplicedMailing(
+                chosen(self._pieces, recipient.values),
+                from_address=self.from_address,
+                subject=self.subject,
+                ids=self._ids,
+                source=self._source.chosen(recipient.values),
+                envelope=self.envelope,
+            )
+        return self._variants[key]
 
     def _insert_unusual(self, pieces: list[bytes], address: Address) -> None:
         """Insert an address that needs a different encoding in each place."""
@@ -267,6 +307,17 @@ class Source(msgspec.Struct, frozen=True):
     reply_to: str = ""
     attachments: Sequence[AttachedFile] = ()
 
+    def chosen(self, values: Sequence[str]) -> Source:
+        """Return the source of what a recipient with these values gets."""
+        return msgspec.structs.replace(
+            self,
+            subject=chosen(self.subject, values),
+            parts=[
+                msgspec.structs.replace(part, segments=chosen(part.segments, values))
+                for part in self.parts
+            ],
+        )
+
 
 class Placeholders:
     """An email as text with placeholders, for providers that insert each recipient's values.
@@ -293,7 +344,7 @@ class Placeholders:
             headers={
                 name: value
                 for name, value in self._headers.items()
-                if self._names[Slot.GUID] not in value
+                if not any(self._names[each] in value for each in _OWN)
             },
             attachments=source.attachments,
         )
@@ -312,11 +363,14 @@ class Placeholders:
         found |= {name: escaped(slot, recipient.values) for slot, name in self._fields.items()}
         return found
 
-    def headers(self, guid: str) -> dict[str, str]:
+    def headers(self, guid: str, token: str) -> dict[str, str]:
         """Return all headers of the list, including those that are the same for all recipients: a
         provider may let a recipient's headers replace the common ones."""
-        placeholder = self._names[Slot.GUID]
-        return {name: value.replace(placeholder, guid) for name, value in self._headers.items()}
+        of_guid, of_token = (self._names[each] for each in _OWN)
+        return {
+            name: value.replace(of_guid, guid).replace(of_token, token)
+            for name, value in self._headers.items()
+        }
 
     def _with_names(self, segments: Segments) -> str:
         return "".join(each if isinstance(each, str) else self._names[each] for each in segments)

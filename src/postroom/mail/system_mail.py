@@ -6,6 +6,7 @@ They have no unsubscribe link: a subscriber who does not confirm is on no list.
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +14,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.brand import Brand
+from postroom.domain.audience.list_emails import ListEmail
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.mail.assembly import (
@@ -22,10 +24,11 @@ from postroom.mail.assembly import (
     confirm_link,
     list_identity,
 )
-from postroom.mail.body_encoding import BodyPart
-from postroom.mail.branded_frame import BrandedFrame, text_footer
+from postroom.mail.bodies.body_encoding import BodyPart
+from postroom.mail.bodies.branded_frame import BrandedFrame, text_footer
 from postroom.mail.mailing import Mailing
-from postroom.mail.slots import Pieces, Slot
+from postroom.mail.personal.merge_fields import FIELD
+from postroom.mail.personal.slots import Pieces, Slot
 from postroom.translations import Translator
 
 # Stand-ins for what differs between recipients: no checked text can contain them.
@@ -57,6 +60,7 @@ def compile_confirmation(
     language: str = "",
     list_language: str = LANGUAGES[0],
     brand: Brand = _PLAIN,
+    reply_to: str = "",
 ) -> Mailing:
     """Compile the email that asks a subscriber to confirm, in the list's brand.
 
@@ -69,7 +73,7 @@ def compile_confirmation(
     link = confirm_link(base_url, identity.list_name, known_language(language))
     url = f"{link.before}{_GUID}{link.after}"
     letter = _confirmation(Translator(known_language(language) or list_language))
-    return _compiled(letter, identity, url, brand, date, key="confirm")
+    return _compiled(letter, identity, url, brand, date, key="confirm", reply_to=reply_to)
 
 
 def compile_notice(
@@ -148,7 +152,13 @@ def _address_change(_: Translator) -> _Letter:
 
 
 def _compiled(
-    letter: _Letter, identity: ListIdentity, url: str, brand: Brand, date: datetime, key: str
+    letter: _Letter,
+    identity: ListIdentity,
+    url: str,
+    brand: Brand,
+    date: datetime,
+    key: str,
+    reply_to: str = "",
 ) -> Mailing:
     return assemble(
         identity,
@@ -161,7 +171,78 @@ def _compiled(
             BodyPart("text/plain", _segments(_text(letter, identity, url, brand), in_html=False)),
             BodyPart("text/html", _segments(_html(letter, identity, url, brand), in_html=True)),
         ],
+        reply_to=reply_to,
     )
+
+
+def standard_confirmation(language: str) -> ListEmail:
+    """Return the standard confirmation as a text that can be edited."""
+    letter = _confirmation(Translator(language))
+    description = "{{ list_description }}"
+    asked = letter.asked % {"list": f"**{description}**", "email": "{{ email }}"}
+    button = f"[{letter.button}]({{{{ confirm_url }}}})"
+    text = [f"# {letter.title}", asked, letter.please, button, letter.ignore]
+    return ListEmail(letter.subject % {"list": description}, "\n\n".join(text))
+
+
+def standard_welcome(language: str) -> ListEmail:
+    """Return the standard welcome email as a text that can be edited."""
+    _ = Translator(language)
+    title, description = _("Welcome!"), "**{{ list_description }}**"
+    fact = _("%(email)s is subscribed to %(list)s.", email="{{ email }}", list=description)
+    hint = _("Unsubscribe any time with the link in every email.")
+    return ListEmail(title, "\n\n".join([f"# {title}", fact, hint]))
+
+
+def compile_own_confirmation(
+    *,
+    list_name: ListName,
+    description: str,
+    from_address: Address,
+    base_url: str,
+    date: datetime,
+    subject: str,
+    html_content: str,
+    text: str,
+    language: str = "",
+    list_language: str = LANGUAGES[0],
+    brand: Brand = _PLAIN,
+    reply_to: str = "",
+) -> Mailing:
+    """Compile the confirmation in the list's own words. Its texts have the merge fields `email`,
+    `list_description` and `confirm_url`; the rest means the same as in `compile_confirmation`."""
+    identity = list_identity(list_name, description, from_address)
+    link = confirm_link(base_url, identity.list_name, known_language(language))
+    url = f"{link.before}{_GUID}{link.after}"
+    values = {"email": _EMAIL, "list_description": identity.description, "confirm_url": url}
+    shown = {name: html.escape(value) for name, value in values.items()}
+    title = _filled(subject, values)
+    shown_in = known_language(language) or list_language
+    document = BrandedFrame(brand).whole(
+        language=shown_in,
+        name=identity.description,
+        title=html.escape(title),
+        preheader="",
+        content=[_filled(html_content, shown)],
+    )
+    plain = f"{_filled(text, values)}\n{text_footer(brand, shown_in)}"
+    return assemble(
+        identity,
+        subject=[title],
+        date=date,
+        key="confirm",
+        scope=f"{identity.list_name} {date.timestamp():.6f}",
+        more_headers=_AUTOMATIC,
+        parts=[
+            BodyPart("text/plain", _segments(plain, in_html=False)),
+            BodyPart("text/html", _segments(document, in_html=True)),
+        ],
+        reply_to=reply_to,
+    )
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return FIELD.sub(lambda found: values.get(found[1], found[0]), text)
 
 
 def _text(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> str:
@@ -171,7 +252,7 @@ def _text(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> st
         please=letter.please,
         ignore=letter.ignore,
         link=url,
-        footer=text_footer(brand),
+        footer=text_footer(brand, letter.translator.language),
     )
 
 

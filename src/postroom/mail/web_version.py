@@ -1,7 +1,8 @@
 """A message as a web page shows it: without any subscriber's data.
 
-Merge fields take their defaults. Links that belong to a subscriber lead to the sign-up page of the
-list, and there is no footer with an unsubscribe link.
+Merge fields take their defaults, and conditions are those of somebody whose fields are all empty.
+Links that belong to a subscriber lead to the sign-up page of the list, and there is no footer with
+an unsubscribe link.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.domain.errors import Invalid
-from postroom.mail.documents import framed, is_document
-from postroom.mail.field_contexts import Place, html_places, text_places
-from postroom.mail.merge_fields import FIELD, MergeField, position_of, unquoted
+from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.personal.conditions import holds_for_nobody, resolved
+from postroom.mail.personal.field_contexts import Place, html_places, text_places
+from postroom.mail.personal.merge_fields import FIELD, MergeField, unquoted
+from postroom.mail.personal.positions import position_of
 
 _OF_THE_LIST: Final = frozenset(
     {"list_description", "web_url", "unsubscribe_url", "preferences_url"}
@@ -62,6 +65,7 @@ def check_publishable(texts: Mapping[str, str | None]) -> None:
 
 def web_line(text: str, values: WebValues) -> str:
     """Return a subject or preheader as a page shows it."""
+    text = _for_nobody(text, in_html=False)
     return _joined(text, [(each, values.of(each)) for each in _fields(text)])
 
 
@@ -77,7 +81,15 @@ def web_document(
     return body if is_document(body) else framed(body, language=language, title=title)
 
 
+def _for_nobody(text: str, *, in_html: bool) -> str:
+    try:
+        return resolved(text, holds_for_nobody, in_html=in_html)
+    except Invalid:  # sent before markers had a meaning
+        return text
+
+
 def _filled(text: str, values: WebValues, *, in_html: bool) -> str:
+    text = _for_nobody(text, in_html=in_html)
     fields = _fields(text)
     places = html_places(text, fields) if in_html else text_places(text, fields)
     return _joined(

@@ -11,13 +11,14 @@ import msgspec
 from postroom import clock
 from postroom.domain.errors import Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.pages import SEND_QUEUE, SUPPRESS_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.held_pages import HeldPages
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.audience.suppression.work_items import count_bounces, record_refused
 from postroom.services.events import Severity
-from postroom.services.messages.page_rows import (
+from postroom.services.messages.sending.page_rows import (
     DONE,
     OWNER,
     PARKED,
@@ -40,6 +41,7 @@ class Completion:
     def __init__(self, services: SchedulerServices) -> None:
         self._pages = services.pages
         self._queue = services.store.queue(SEND_QUEUE)
+        self._suppress_queue = services.store.queue(SUPPRESS_QUEUE)
         self._messages = services.message_rows
         self._outcomes = services.outcomes
         self._events = services.events
@@ -81,6 +83,8 @@ class Completion:
         elif message.counts is None:
             message = msgspec.structs.replace(message, counts=await self._outcomes.counts(message))
         await self._record_end(message)
+        # Before it is archived: after an interruption this is done twice, which is harmless.
+        await self._suppress_queue.put_many(_left_to_do(message))
         await self._held.forget(message)
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
@@ -207,3 +211,11 @@ class Completion:
             self._first_open[message.ref] = int(row)
             return True, page.parked
         return False, False
+
+
+def _left_to_do(message: Message) -> list[str]:
+    """Return the work items about bounces and refusals of a message that is done."""
+    if message.counts is None or not message.counts.planned:
+        return []
+    refused = [record_refused(message.ref)] if message.counts.refused else []
+    return [*refused, count_bounces(message.ref)]

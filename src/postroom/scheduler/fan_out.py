@@ -14,25 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, timedelta
 from itertools import islice
 from typing import Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import AddressKey, address_key
-from postroom.domain.audience.fields import FROM_THE_ROW, Fields
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.fields import FROM_THE_ROW, Field, Fields
+from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
-from postroom.domain.messages.messages import Message, MessageStatus, with_status
+from postroom.domain.messages.messages import ListCopy, Message, MessageStatus, with_status
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
+from postroom.domain.messages.tracking import Track
 from postroom.errors import PostroomError
+from postroom.mail.personal.conditions import (
+    check_conditions,
+    compared_fields,
+    compiled_conditions,
+)
 from postroom.scheduler.members import (
     ListMembers,
     Members,
+    MembersOfLists,
     MembersReader,
     RefusedMembers,
     SelectedMembers,
@@ -41,8 +49,8 @@ from postroom.scheduler.members import (
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.events import Severity
-from postroom.services.messages.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.messages.published_messages import PublishedIndex
+from postroom.services.messages.sending.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.operations.store_history import recorded_server
 from postroom.storage import (
     AlreadyExists,
@@ -56,6 +64,7 @@ from postroom.watchdog import end_tasks
 
 _LONG_VALUES: Final = 100_000  # bytes of a page: a batch of the store holds 2,000,000
 _LARGE_PAGES: Final = 10
+_LARGEST_COPIES: Final = 60_000  # bytes: they are one property of the message's row
 _SENDERS_REMEMBER: Final = 60.0  # seconds, what they have sent
 _SENDERS_COMPARE: Final = timedelta(seconds=5)  # once per second
 
@@ -95,9 +104,9 @@ class FanOut:
             try:
                 rules = await self._rules(message)
             except Invalid as exc:
-                return await self._pause(message, f"its audience is unknown: {exc.problem}")
-            if missing := await self._missing_fields(message):
-                return await self._pause(message, _lost_fields(missing))
+                return await self._pause(message, _unknown_audience(exc))
+            if problem := await self._lost_fields(message):
+                return await self._pause(message, problem)
             mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,
@@ -105,12 +114,26 @@ class FanOut:
                 list_description=mailing_list.description,
                 list_language=mailing_list.language,
                 list_postal_address=mailing_list.postal_address,
+                list_reply_to=mailing_list.reply_to,
+                list_headers=mailing_list.headers,
+                track=message.track or Track(mailing_list.track),
                 audience_rules=rules,
+                list_copies=tuple([await self._list_copy(each) for each in message.more_lists]),
             )
         queuing = with_status(message, MessageStatus.QUEUING, queued_at=clock.now())
         if queuing.published:
             await self._published.update(queuing)  # first: an interruption repeats it
-        return await self._save(queuing)
+        saved = await self._save(await self._with_field_copies(queuing))
+        if saved.audience_rules is None and not saved.field_copies:
+            return saved
+        # Again: a field may have been renamed at this moment. Values that are renamed from now on
+        # wait for this message (`FieldChanges.finish_rename`).
+        try:
+            rules = await self._rules(saved)
+        except Invalid as exc:
+            return await self._pause(saved, _unknown_audience(exc))
+        again = await self._with_field_copies(msgspec.structs.replace(saved, audience_rules=rules))
+        return saved if again == saved else await self._save(again)
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
         """Plan all pages and change Queuing to Processing. `Superseded`, also once `goes_on`, which
@@ -122,7 +145,10 @@ class FanOut:
 
         message, last = await self.finish_interrupted(message)
         if message.from_address is not None:  # else there was no list when it was due
-            members = await self._members(message)
+            try:
+                members = await self._members(message)
+            except Invalid as exc:  # a message that its rule names was deleted meanwhile
+                return await self._pause(message, _unknown_audience(exc))
             following = asyncio.ensure_future(members.after(last, check))
             try:
                 while (found := await following).guids:
@@ -160,19 +186,58 @@ class FanOut:
         _, address = await self._pages.last_address(message, last)
         return message, address or None
 
+    async def _list_copy(self, name: ListName) -> ListCopy:
+        """Return what emails say about an additional list, which exists."""
+        found = await self._lists.get(name, entities.LIST_ROW)
+        if found is None:
+            raise Superseded  # deleted at this moment: the next attempt says so
+        copied = entities.list_from(found)
+        return ListCopy(
+            copied.description,
+            copied.language,
+            copied.postal_address,
+            copied.reply_to,
+            copied.headers,
+        )
+
     async def _members(self, message: Message) -> MembersReader:
         """Return what reads the recipients of a message, which is queued."""
-        fields = UsedFields(Fields(), ())
-        if message.fields:
-            declared = await self._services.fields.of(message.list_name)
-            fields = UsedFields(declared.fields, message.fields)
+        fields = [await self._used_fields(message, each) for each in range(len(message.lists))]
         if message.retry_of is not None:
             return RefusedMembers(self._services, message, message.retry_of, fields)
         if message.audience_rules is None:
-            return ListMembers(self._lists, message.list_name, fields)
-        today = (message.queued_at or clock.now()).date()
-        selection = self._audiences.selection(message.audience, message.audience_rules, today)
-        return SelectedMembers(self._lists, message.list_name, fields, selection)
+            return ListMembers(self._lists, message.list_name, fields[0])
+        selection = await self._audiences.selection(
+            message.lists, message.audience, message.audience_rules, _day_of(message)
+        )
+        if message.more_lists:
+            return MembersOfLists(self._lists, message.lists, fields, selection)
+        return SelectedMembers(self._lists, message.list_name, fields[0], selection)
+
+    async def _with_field_copies(self, message: Message) -> Message:
+        """Return the message with copies of the fields that it merges or compares."""
+        if not (message.fields or message.conditions) or message.from_address is None:
+            return message
+        names = dict.fromkeys((*message.fields, *compared_fields(message.conditions)))
+        copies = []
+        for name in message.lists:
+            fields = (await self._services.fields.of(name)).fields
+            used = [fields.get(each) for each in names if each not in FROM_THE_ROW]
+            copies.append(tuple(_field_copy(each) for each in used if each is not None))
+        if len(msgspec.json.encode(copies)) > _LARGEST_COPIES:
+            return message  # with defaults of thousands of characters
+        return msgspec.structs.replace(message, field_copies=tuple(copies))
+
+    async def _used_fields(self, message: Message, number: int) -> UsedFields:
+        """Return the fields and conditions of the message, for one of its lists."""
+        if not message.fields and not message.conditions:
+            return UsedFields(Fields())
+        if message.field_copies:
+            fields = Fields(message.field_copies[number])
+        else:
+            fields = (await self._services.fields.of(message.lists[number])).fields
+        conditions = compiled_conditions(message.conditions, fields, _day_of(message))
+        return UsedFields(fields, message.fields, conditions)
 
     async def _rules(self, message: Message) -> AudienceRules | None:
         """Return the rules of the message's audience as they are now; None if it goes to everybody.
@@ -182,15 +247,27 @@ class FanOut:
         audience = await self._audiences.checked(message.list_name, message.audience)
         return await self._audiences.rules(message.list_name, audience)
 
-    async def _missing_fields(self, message: Message) -> list[str]:
-        """Return the fields that the message merges and its list no longer has, under their present
-        or their former names."""
-        if not message.fields:
-            return []
-        fields = (await self._services.fields.of(message.list_name)).fields
-        return [
-            name for name in message.fields if name not in FROM_THE_ROW and fields.get(name) is None
+    async def _lost_fields(self, message: Message) -> str:
+        """Return why a list no longer has what the message uses, under its current or former name:
+        "" if all have it."""
+        if not message.fields and not message.conditions:
+            return ""
+        every = [(await self._services.fields.of(each)).fields for each in message.lists]
+        used = dict.fromkeys((*message.fields, *compared_fields(message.conditions)))
+        lost = [
+            name
+            for name in used
+            if name not in FROM_THE_ROW and any(fields.get(name) is None for fields in every)
         ]
+        if lost:
+            noun = "field" if len(lost) == 1 else "fields"
+            return f"it uses the {noun} {', '.join(lost)}, which the list no longer has"
+        try:
+            for fields in every:
+                check_conditions(message.conditions, fields)
+        except Invalid as exc:
+            return exc.problem
+        return ""
 
     async def _pause(self, message: Message, reason: str) -> Message:
         paused = with_status(
@@ -199,7 +276,8 @@ class FanOut:
         saved = await self._save(paused)
         await self._events.record(
             "scheduler",
-            f"the message {message.subject!r} to {message.list_name} paused itself: {reason}",
+            f"the message {message.subject!r} to {message.list_name} was paused automatically:"
+            f" {reason}",
             severity=Severity.WARNING,
             subject=f"message:{message.ref}",
         )
@@ -247,9 +325,13 @@ class FanOut:
             raise Superseded from exc
 
 
-def _lost_fields(names: Sequence[str]) -> str:
-    noun = "field" if len(names) == 1 else "fields"
-    return f"it uses the {noun} {', '.join(names)}, which the list no longer has"
+def _unknown_audience(problem: Invalid) -> str:
+    return f"its audience is unknown: {problem.problem}"
+
+
+def _field_copy(field: Field) -> Field:
+    """Return what emails need of a field."""
+    return Field(field.name, field.type, default=field.default, formerly=field.formerly)
 
 
 def _pages(found: Members) -> Iterator[PageEmails]:
@@ -257,17 +339,27 @@ def _pages(found: Members) -> Iterator[PageEmails]:
     members = iter(found.guids.items())
     if not found.values:
         while part := dict(islice(members, PAGE_SIZE)):
-            yield PageEmails.planned(part)
+            yield PageEmails.planned(part, (), _lists_of(part, found))
         return
     part, size = {}, 0
     for address, guid in members:
         part[address] = guid
         size += sum(len(value.encode()) for value in found.values[address])
         if len(part) == PAGE_SIZE or size > _LONG_VALUES:
-            yield PageEmails.planned(part, [found.values[each] for each in part])
+            yield _with_values(part, found)
             part, size = {}, 0
     if part:
-        yield PageEmails.planned(part, [found.values[each] for each in part])
+        yield _with_values(part, found)
+
+
+def _with_values(part: Mapping[Address, SubscriberGuid], found: Members) -> PageEmails:
+    values = [found.values[each] for each in part]
+    return PageEmails.planned(part, values, _lists_of(part, found))
+
+
+def _lists_of(part: Iterable[Address], found: Members) -> bytes:
+    """Return the numbers of the lists of some members; empty if all are on the first."""
+    return bytes(found.numbers.get(each, 0) for each in part) if found.numbers else b""
 
 
 def _batches(pages: Iterator[PageEmails]) -> Iterator[list[PageEmails]]:
@@ -280,3 +372,8 @@ def _batches(pages: Iterator[PageEmails]) -> Iterator[list[PageEmails]]:
             batch = []
     if batch:
         yield batch
+
+
+def _day_of(message: Message) -> date:
+    """Return the day for which rules are evaluated."""
+    return (message.queued_at or clock.now()).date()

@@ -18,8 +18,15 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.messages.holds import HELD, Hold, HoldKey, Holds, message_key, waiting_of
-from postroom.services.messages.page_rows import OWNER, PageSummary
+from postroom.services.messages.sending.holds import (
+    HELD,
+    Hold,
+    HoldKey,
+    Holds,
+    message_key,
+    waiting_of,
+)
+from postroom.services.messages.sending.page_rows import OWNER, PageSummary
 from postroom.storage import Entity, KeyRange, eq
 
 _FRESH_SECONDS = 0.5
@@ -95,7 +102,7 @@ class HeldPages:
             held |= found
             if len(found) < _READ_AT_ONCE:
                 return held
-            start = entities.behind(next(reversed(found)))
+            start = entities.key_after(next(reversed(found)))
 
     async def _put_back(self, message: Message, rows: list[str]) -> None:
         """Put the work items first: a page that is held and queued only costs an extra look. Pages

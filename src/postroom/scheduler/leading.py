@@ -33,7 +33,7 @@ _LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: 
 _PAUSE_AFTER_FAILURE = 1.0
 _IDLE = frozenset({MessageStatus.DRAFT, MessageStatus.PAUSED})
 """Nothing is done with these. A draft is met only if somebody unschedules it at this moment."""
-_RELEASE_SECONDS = 5.0  # during an outage the lease expires by itself
+_RELEASE_SECONDS = 5.0  # during an outage the lease expires on its own
 
 
 class Scheduler:

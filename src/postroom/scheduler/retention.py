@@ -1,5 +1,6 @@
 """Retention: removes old records if a setting says so: messages with their emails, events, and
-histories of deleted queue messages; and, always, leftovers of interrupted uploads.
+histories of deleted queue messages, and bounces that belong to no email; and, always, leftovers of
+interrupted uploads and erasures.
 
 The age of a message counts from its end: it may have been sent long after its scheduled time. The
 index entry goes last, so that the next round finds and finishes what an interruption left.
@@ -18,7 +19,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.concurrency import run_periodically
-from postroom.services.messages.page_rows import PageSummary
+from postroom.services.messages.sending.page_rows import PageSummary
 from postroom.services.queues.attempts import AttemptRetention
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Entity, KeyRange
@@ -45,6 +46,9 @@ class Retention:
         self._histories = AttemptRetention(store)
         self._audit = services.audit
         self._pictures = services.pictures
+        self._personal_data = services.personal_data
+        self._results = services.results
+        self._bounces = services.bounce_intake
         self._keep_archive = archive
         self._keep_events = events
 
@@ -57,9 +61,11 @@ class Retention:
         """Remove old records; return how many messages were removed."""
         await self._audit.forget_old()
         await self._pictures.clean_up()
+        await self._personal_data.finish()
         if self._keep_events is not None:
             await self._events.forget_old(self._keep_events)
             await self._histories.remove_unchanged_for(self._keep_events)
+            await self._bounces.forget_old(self._keep_events)
         if self._keep_archive is None:
             return 0
         before = clock.now() - self._keep_archive
@@ -84,6 +90,7 @@ class Retention:
         if ended is None and (message.completed_at or message.created_at) >= before:
             return False  # archived by an earlier version, which did not note it in the index
         await self._remove_pages(message)
+        await self._results.forget(message)
         await self._messages.remove_done(message)
         return True
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Protocol
 
 from postroom.services.accounts.audit import AuditService
-from postroom.services.audience.audiences import AudienceService
-from postroom.services.audience.list_fields import FieldService
+from postroom.services.audience.bounces.intake import BounceIntake
+from postroom.services.audience.erasure import PersonalDataService
+from postroom.services.audience.fields.list_fields import FieldService
+from postroom.services.audience.results.message_results import ResultService
+from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.events import EventService
-from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.media.pictures import PictureService
 from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.page_rows import PageRows
-from postroom.services.messages.pictures import PictureService
+from postroom.services.messages.sending.hold_rows import HoldService
+from postroom.services.messages.sending.outcomes import OutcomeService
+from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
 
@@ -31,3 +34,6 @@ class SchedulerServices(Protocol):
     holds: HoldService
     events: EventService
     audit: AuditService
+    personal_data: PersonalDataService
+    results: ResultService
+    bounce_intake: BounceIntake

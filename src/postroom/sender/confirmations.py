@@ -1,7 +1,8 @@
-"""Sends confirmation emails to people who signed up.
+"""Sends confirmation emails to people who signed up, and welcome emails to those who confirmed.
 
 Work items (`GUID,LISTNAME`, with the language as a property) come from the queue `mail/confirm`.
-One with a new address asks its owner to confirm a change of address. An item is deleted when its
+One with a new address asks its owner to confirm a change of address; one that is marked so is a
+welcome, if the list has one. An item is deleted when its
 email was accepted or refused, or when it is no longer needed; until then it comes back. A duplicate
 does no harm and has the same Message-ID: so there is no journal, and emails in doubt are sent
 again.
@@ -15,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final, Protocol, assert_never
 
 import msgspec
@@ -33,17 +33,20 @@ from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.system_mail import compile_address_change, compile_confirmation
+from postroom.mail.system_mail import compile_address_change
 from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.list_mailings import confirmation_mailing, welcome_mailing
 from postroom.sender.policy import RetryPlan
 from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.preferences import ADDRESS_CHANGE, NEW_ADDRESS
-from postroom.services.audience.subscriptions import SubscriptionService
-from postroom.services.messages.holds import ACCOUNT
+from postroom.services.audience.signup.preferences import ADDRESS_CHANGE, NEW_ADDRESS
+from postroom.services.audience.signup.subscriptions import SubscriptionService
+from postroom.services.audience.signup.welcomes import WELCOME
+from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.messages.sending.holds import ACCOUNT
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.transport.contract import FaultScope, Result, ResultKind, Transport
 from postroom.watchdog import Doing
@@ -60,6 +63,8 @@ _NO_MESSAGE = MessageRef("confirmation")
 _UNKNOWN_REFUSALS = 3
 """Attempts before a refusal by an unknown reply counts: it may be about us."""
 _STORE_SECONDS = 1.0
+_WELCOME_WAITS = timedelta(hours=1)
+_WELCOME_DELAY = 2.0
 
 
 class ConfirmationServices(SenderServices, Protocol):
@@ -67,6 +72,7 @@ class ConfirmationServices(SenderServices, Protocol):
 
     lists: ListService
     subscriptions: SubscriptionService
+    audiences: AudienceService
 
 
 class ConfirmationSettings(msgspec.Struct, frozen=True):
@@ -109,11 +115,12 @@ class Confirmations:
         self._poison = services.store.queue(POISON_QUEUE)
         self._lists = services.lists
         self._subscriptions = services.subscriptions
+        self._audiences = services.audiences
         self._active: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False
         self._loop = QueueLoop(
-            self._queue, self, StoreOutages(), lease=settings.lease, at_once=settings.most_items
+            self._queue, self, StoreOutages(), lease=settings.lease, concurrency=settings.most_items
         )
 
     @property
@@ -174,19 +181,13 @@ class Confirmations:
             await self._set_aside(message, exc)
             return
         new_address = message.properties.get(NEW_ADDRESS, "")
-        subscriber = await self._recipient_of(name, guid, new_address)
+        is_welcome = bool(message.properties.get(WELCOME))
+        subscriber = await self._recipient_of(name, guid, new_address, is_welcome=is_welcome)
         if subscriber is None:
-            await self._queue.delete(message)
+            await self._drop(message, is_welcome=is_welcome)
             return
-        recipient = Recipient(subscriber.address, subscriber.guid)
-        if self._limits is not None:
-            _, later = await self._limits.admit([recipient])
-            if recipient.address in later:
-                wait = (later[recipient.address] - clock.now()).total_seconds()
-                await self._queue.release(message, delay=max(0.0, wait), count_attempt=False)
-                return
         try:
-            mailing = await self._mailing(name, message)
+            mailing, values = await self._mailing(name, message, subscriber)
         except NoSuch:
             await self._queue.delete(message)  # the list has just been deleted
             return
@@ -194,6 +195,13 @@ class Confirmations:
             cannot = Result(ResultKind.DEFERRED, f"it cannot be composed: {exc}")
             await self._settle(message, subscriber, cannot)
             return
+        recipient = Recipient(subscriber.address, subscriber.guid, values)
+        if self._limits is not None:
+            _, later = await self._limits.admit([recipient])
+            if recipient.address in later:
+                wait = (later[recipient.address] - clock.now()).total_seconds()
+                await self._queue.release(message, delay=max(0.0, wait), count_attempt=False)
+                return
         admission = await self._faults.admit(_NO_MESSAGE, [recipient])
         if not admission.recipients:
             delay = await self._until_probe(recipient)
@@ -219,10 +227,11 @@ class Confirmations:
         return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
     async def _recipient_of(
-        self, name: ListName, guid: SubscriberGuid, new_address: str
+        self, name: ListName, guid: SubscriberGuid, new_address: str, *, is_welcome: bool
     ) -> Subscriber | None:
         """Return the subscriber, or the one that they become with a new address; None if removed,
-        blocked, or verified meanwhile. A new address may be that of another subscriber."""
+        blocked, or verified meanwhile. Only those who are verified are welcomed. A new address may
+        be that of another subscriber."""
         subscriber = await self._subscriptions.by_guid(name, guid)
         if subscriber is None or subscriber.blocked:
             return None
@@ -231,22 +240,42 @@ class Confirmations:
             if there is not None and there.blocked:
                 return None
             return msgspec.structs.replace(subscriber, address=Address(new_address))
-        return None if subscriber.verified else subscriber
+        return subscriber if subscriber.verified is is_welcome else None
 
-    async def _mailing(self, name: ListName, message: QueueMessage) -> Mailing:
+    async def _drop(self, message: QueueMessage, *, is_welcome: bool) -> None:
+        """Delete an item that is not needed. A welcome is put before its subscriber is verified, so
+        it waits for a while."""
+        if is_welcome and clock.now() - message.enqueued_at < _WELCOME_WAITS:
+            await self._queue.release(message, delay=_WELCOME_DELAY, count_attempt=False)
+        else:
+            await self._queue.delete(message)
+
+    async def _mailing(
+        self, name: ListName, message: QueueMessage, subscriber: Subscriber
+    ) -> tuple[Mailing, tuple[str, ...]]:
+        """Return the email, and the values of its recipient. `NoSuch` list, `Invalid`."""
         mailing_list = await self._lists.get(name)
+        base_url, language = self._settings.base_url, message.properties.get("language", "")
+        if message.properties.get(WELCOME):
+            date = subscriber.verified_at or message.enqueued_at
+            mailing, columns = welcome_mailing(mailing_list, base_url, date, language)
+            personal = await self._audiences.personal(name, subscriber)
+            return mailing, personal.of(columns, clock.now().date())
         token = message.properties.get(ADDRESS_CHANGE, "")
-        compiled = partial(compile_address_change, token=token) if token else compile_confirmation
-        return compiled(
+        if not token:
+            return confirmation_mailing(mailing_list, base_url, message.enqueued_at, language), ()
+        mailing = compile_address_change(
             list_name=name,
             description=mailing_list.description,
             from_address=mailing_list.from_address,
-            base_url=self._settings.base_url,
+            base_url=base_url,
             date=message.enqueued_at,
-            language=message.properties.get("language", ""),
+            token=token,
+            language=language,
             list_language=mailing_list.language,
             brand=mailing_list.brand,
         )
+        return mailing, ()
 
     async def _send(
         self, message: QueueMessage, mailing: Mailing, recipient: Recipient

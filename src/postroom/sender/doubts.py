@@ -16,8 +16,8 @@ from postroom.domain.messages.pages import WorkItem
 from postroom.sender.pages.claims import PageTaken
 from postroom.sender.pages.page_edits import PageEdits
 from postroom.sender.policy import MOST_COPIES
-from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.page_rows import Page, PageRows
+from postroom.services.messages.sending.outcomes import OutcomeService
+from postroom.services.messages.sending.page_rows import Page, PageRows
 from postroom.storage import Store
 
 

@@ -12,10 +12,10 @@ from postroom.domain.audience.addresses import Address, address_key, parse_addre
 from postroom.domain.audience.lists import MailingList, new_guid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
-from postroom.mail.attached_files import AttachedFile
+from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.merge_fields import ANYBODY, Personal, list_fields_in
+from postroom.mail.personal.merge_fields import ANYBODY, Personal, columns_in
 from postroom.services.messages.message_contents import (
     NO_LINES,
     InboxLines,
@@ -45,8 +45,9 @@ def draft_mailing(
 def draft_values(
     subject: str, bodies: NewBodies, lines: InboxLines, personal: Personal
 ) -> tuple[str, ...]:
-    """Return the values of the fields that a draft uses, for its recipient."""
-    return personal.of(list_fields_in(subject, lines.preheader, bodies.html, bodies.text))
+    """Return the values of the fields and conditions that a draft uses, for its recipient."""
+    columns = columns_in(subject, lines.preheader, bodies.html, bodies.text)
+    return personal.of(columns, clock.now().date())
 
 
 def _mailing(
@@ -71,9 +72,10 @@ def _mailing(
         postal_address=mailing_list.postal_address,
         preheader=lines.preheader,
         from_name=lines.from_name,
-        reply_to=lines.reply_to,
+        reply_to=lines.reply_to or mailing_list.reply_to,
+        headers=mailing_list.headers,
         attachments=attachments,
-        fields=list_fields_in(subject, lines.preheader, bodies.html, bodies.text),
+        columns=columns_in(subject, lines.preheader, bodies.html, bodies.text),
     )
 
 

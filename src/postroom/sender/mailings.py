@@ -11,12 +11,15 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import DomainError, NoSuch, NotNow
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageStatus, list_copy
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.web_pages import web_url
+from postroom.mail.bounces.envelope_tokens import EnvelopeSigner
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
+from postroom.mail.personal.merge_fields import Columns
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.link_tables import LinkTables
 from postroom.storage import NotFound
 
 log = logging.getLogger(__name__)
@@ -30,14 +33,23 @@ _REMEMBERED = 8  # mailings: a body may have 10 MB
 class _Known(msgspec.Struct):
     message: Message | None = None
     read_at: float = -math.inf
-    mailing: asyncio.Task[Mailing] | None = None
+    mailings: dict[int, asyncio.Task[Mailing]] = {}
+    """By the numbers of the message's lists."""
     content: tuple[object, ...] = ()
-    """The body version, the lines and the attachments that it was compiled from."""
+    """The body version, the lines and the attachments that they were compiled from."""
 
 
 class Mailings:
-    def __init__(self, messages: MessageService, base_url: str) -> None:
+    def __init__(
+        self,
+        messages: MessageService,
+        base_url: str,
+        signer: EnvelopeSigner | None = None,
+        links: LinkTables | None = None,
+    ) -> None:
+        self._links = links
         self._messages = messages
+        self._signer = signer
         self._base_url = base_url
         self._known: OrderedDict[MessageRef, _Known] = OrderedDict()
 
@@ -64,7 +76,8 @@ class Mailings:
         if message is None or message.status not in BEING_SENT:
             return message
         try:
-            await self.mailing(message)
+            for number in range(len(message.lists)):
+                await self.mailing(message, number)
         except (DomainError, NotFound) as exc:
             await self._pause(message, f"its email cannot be composed: {exc}")
             return await self._messages.get(ref)
@@ -92,45 +105,56 @@ class Mailings:
         if ref in self._known:
             self._known[ref].read_at = -math.inf
 
-    async def mailing(self, message: Message) -> Mailing:
-        """Return the compiled message. It is compiled once, although the first pages ask at the
-        same moment, and again if its content changes, which only unsent messages allow."""
+    async def mailing(self, message: Message, number: int = 0) -> Mailing:
+        """Return the message, compiled for one of its lists. It is compiled once, although the
+        first pages ask at the same moment, and again if its content changes, which only unsent
+        messages allow."""
         known = self._about(message.ref)
         lines = message.subject, message.preheader, message.from_name, message.reply_to
         content = (message.body_version, *lines, message.attachments)
-        if known.mailing is None or known.content != content:
+        if known.content != content:
             known.content = content
-            known.mailing = asyncio.create_task(self._compile(message))
-        compiling = known.mailing
+            known.mailings = {}
+        compiling = known.mailings.get(number)
+        if compiling is None:
+            compiling = asyncio.create_task(self._compile(message, number))
+            known.mailings[number] = compiling
         try:
             return await asyncio.shield(compiling)
         except Exception:
-            if known.mailing is compiling:
-                known.mailing = None  # the next call tries again
+            if known.mailings.get(number) is compiling:
+                del known.mailings[number]  # the next call tries again
             raise
 
-    async def _compile(self, message: Message) -> Mailing:
+    async def _compile(self, message: Message, number: int) -> Mailing:
         bodies = await self._messages.bodies(message)
         if message.from_address is None:
             raise NotNow(
                 f"the message {message.ref} has not been queued: it has no From address yet"
             )
+        name, shown = message.lists[number], list_copy(message, number)
+        tracking = None
+        if self._links is not None and bodies.html:
+            tracking = await self._links.tracking(message, bodies.html, self._base_url)
         return compile_mailing(
             ref=message.ref,
             subject=message.subject,
             html=bodies.html,
             text=bodies.text,
-            list_name=message.list_name,
-            description=message.list_description or message.list_name,
+            list_name=name,
+            description=shown.description or name,
             from_address=message.from_address,
             base_url=self._base_url,
             date=message.queued_at or clock.now(),
-            language=message.list_language,
-            postal_address=message.list_postal_address,
+            language=shown.language,
+            postal_address=shown.postal_address,
             preheader=message.preheader,
             from_name=message.from_name,
-            reply_to=message.reply_to,
+            reply_to=message.reply_to or shown.reply_to,
+            headers=shown.headers,
             attachments=await self._messages.files(message),
             web_url=web_url(self._base_url, message.ref, message.web_key),
-            fields=message.fields,
+            columns=Columns(message.fields, message.conditions),
+            tracking=tracking,
+            envelope=None if self._signer is None else self._signer.of_message(message.ref),
         )

@@ -24,7 +24,7 @@ class WhenInDoubt(StrEnum):
 
 
 MOST_COPIES = 3
-"""After so many attempts in doubt, an administrator has to decide."""
+"""After this many attempts in doubt, an administrator has to decide."""
 
 _DOUBT_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))
 """Pauses after the first and second attempt in doubt. Short, because usually a sender was killed

@@ -8,32 +8,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
+
 from postroom.composing.findings import Finding, Level
-from postroom.domain.audience.addresses import domain_of
+from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
+from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.pictures import PATH, parse_file_name
-from postroom.mail.html import HtmlTag, tokens
+from postroom.mail.bodies.html import HtmlTag, tokens
 from postroom.sender.rendered_mail import Examined, Renderer
-from postroom.services.audience.field_gaps import FieldGaps
-from postroom.services.messages.background_checks import BackgroundChecks
-from postroom.services.messages.link_checks import LinkTrial, web_links
-from postroom.services.messages.preflight import (
+from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
+from postroom.services.audience.subscriber_search import SubscriberSearch, SubscriberState
+from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.messages.checks.background_checks import BackgroundChecks
+from postroom.services.messages.checks.link_checks import LinkTrial, web_links
+from postroom.services.messages.checks.preflight import (
+    Audience,
     Preflight,
+    inspect_audience,
     inspect_features,
     inspect_gaps,
     inspect_links,
     inspect_picture_sizes,
     inspect_records,
+    inspect_size,
 )
-from postroom.services.messages.sending_domains import DomainRecords, is_reserved
+from postroom.services.messages.domains.dns_lookups import is_reserved
+from postroom.services.messages.domains.domain_checks import DomainChecks
 from postroom.storage import BlobInfo
 
 _MOST_PICTURES: Final = 50
+_MOST_EXAMPLES: Final = 3
+_PAUSES_REMEMBERED: Final = 10.0  # seconds
+_SECONDS_FOR_EXAMPLES: Final = 2.0
+_STATES: Final = {
+    "unconfirmed": SubscriberState.UNVERIFIED,
+    "blocked": SubscriberState.BLOCKED,
+}
 
 
 class StoredPictures(Protocol):
@@ -46,8 +63,10 @@ class PreflightService:
         renderer: Renderer,
         pictures: StoredPictures,
         links: LinkTrial | None,
-        records: DomainRecords | None,
+        records: DomainChecks | None,
         gaps: FieldGaps,
+        search: SubscriberSearch,
+        audiences: AudienceService,
         own_host: str,
     ) -> None:
         """Without `links` and `records`, these are not looked at."""
@@ -57,34 +76,60 @@ class PreflightService:
         self._links = BackgroundChecks(links.fault) if links else None
         self._records = BackgroundChecks(records.faults) if records else None
         self._gaps = BackgroundChecks(partial(_count_gaps, gaps))
+        self._examples = BackgroundChecks(partial(_find_examples, search))
+        self._pauses = BackgroundChecks(
+            lambda name: audiences.count_paused(ListName(name)), _PAUSES_REMEMBERED
+        )
         self._own_host = own_host
 
     async def check(self, ref: str, *, seconds: float = 0.0) -> Preflight:
         """Return what is wrong with a message, and who will receive it. Wait at most this long for
-        what needs the network. `NoSuch`."""
-        examined = await self._renderer.examine(ref)
+        each thing that is checked in the background. `NoSuch`."""
+        examined, checking = await self._without_paused(await self._renderer.examine(ref), seconds)
         findings = list(examined.findings)
-        checking = 0
         if examined.mail is not None and examined.mail.html is not None:
             html = examined.mail.html
             findings += await asyncio.to_thread(lambda: list(inspect_features(html)))
             findings += await self._picture_sizes(html)
             checking += await self._try_links(html, seconds, findings)
         checking += await self._look_up(examined, seconds, findings)
-        checking += await self._find_gaps(examined, seconds, findings)
+        gaps, counting = await self._find_gaps(examined, seconds)
+        checking += counting
+        findings += inspect_gaps({name: gap.empty for name, gap in gaps.items()})
+        findings[:0] = await asyncio.to_thread(_inspect_size, examined, gaps)
+        examples, unfinished = await self._left_out(examined, seconds)
         order = list(Level)
         findings.sort(key=lambda each: order.index(each.level))
-        return Preflight(tuple(findings), examined.audience, checking)
+        return Preflight(tuple(findings), examined.audience, checking + unfinished, examples)
 
     async def close(self) -> None:
         """Abandon what is running in the background."""
         await self._gaps.close()
+        await self._examples.close()
+        await self._pauses.close()
         if self._links:
             await self._links.close()
         if self._trial:
             self._trial.close()
         if self._records:
             await self._records.close()
+
+    async def _without_paused(self, examined: Examined, seconds: float) -> tuple[Examined, int]:
+        """Leave those who have paused out of the count of a whole list; the counts of other
+        audiences know them. Return also whether they are still being counted."""
+        audience = examined.audience
+        if not examined.is_whole_list or not audience.will_receive:
+            return examined, 0
+        names = [str(each) for each in examined.lists]
+        self._pauses.start(names)
+        await self._pauses.wait(names, seconds)
+        paused = min(sum(self._pauses.results(names).values()), audience.will_receive)
+        if paused:
+            excluded = {**audience.excluded, Exclusion.PAUSED.value: paused}
+            audience = Audience(audience.will_receive - paused, excluded)
+            findings = [*examined.findings, *inspect_audience(audience)]
+            examined = msgspec.structs.replace(examined, audience=audience, findings=findings)
+        return examined, self._pauses.waiting(names)
 
     async def _try_links(self, html: str, seconds: float, findings: list[Finding]) -> int:
         if self._links is None:
@@ -107,15 +152,31 @@ class PreflightService:
             findings += inspect_records(domain, faults)
         return self._records.waiting([domain])
 
-    async def _find_gaps(self, examined: Examined, seconds: float, findings: list[Finding]) -> int:
+    async def _find_gaps(
+        self, examined: Examined, seconds: float
+    ) -> tuple[Mapping[str, FieldGap], int]:
+        """Return what is known about the values of the merge fields, and how much is not yet."""
         if not examined.fields or not examined.audience.will_receive:
-            return 0
-        key = " ".join((examined.list_name, *examined.fields))
+            return {}, 0
+        key = " ".join((",".join(examined.lists), *examined.fields))
         self._gaps.start([key])
         await self._gaps.wait([key], seconds)
-        for gaps in self._gaps.results([key]).values():
-            findings += inspect_gaps(gaps)
-        return self._gaps.waiting([key])
+        return self._gaps.results([key]).get(key, {}), self._gaps.waiting([key])
+
+    async def _left_out(
+        self, examined: Examined, seconds: float
+    ) -> tuple[dict[str, list[Address]], int]:
+        """Return some of those who will not receive a message, and how many searches for them are
+        still running."""
+        keys = {
+            f"{examined.lists[0]} {reason}": reason
+            for reason in examined.audience.excluded
+            if reason in _STATES
+        }
+        self._examples.start(keys)
+        await self._examples.wait(keys, seconds)
+        found = self._examples.results(keys)
+        return {keys[key]: each for key, each in found.items()}, self._examples.waiting(keys)
 
     async def _picture_sizes(self, html: str) -> list[Finding]:
         """Look at the sizes of our own pictures; those of other sites are not loaded."""
@@ -135,9 +196,24 @@ class PreflightService:
         return list(inspect_picture_sizes(sizes))
 
 
-async def _count_gaps(gaps: FieldGaps, key: str) -> dict[str, int]:
-    list_name, *names = key.split()
-    return await gaps.count(ListName(list_name), names)
+def _inspect_size(examined: Examined, gaps: Mapping[str, FieldGap]) -> list[Finding]:
+    if examined.longest is None:
+        return []
+    size = examined.longest.html_size({name: gap.longest for name, gap in gaps.items()})
+    return list(inspect_size(size, varies=examined.longest.varies))
+
+
+async def _count_gaps(gaps: FieldGaps, key: str) -> dict[str, FieldGap]:
+    lists, *names = key.split()
+    return await gaps.count([ListName(each) for each in lists.split(",")], names)
+
+
+async def _find_examples(search: SubscriberSearch, key: str) -> list[Address]:
+    list_name, reason = key.split()
+    found = await search.find(
+        list_name, state=_STATES[reason], limit=_MOST_EXAMPLES, seconds=_SECONDS_FOR_EXAMPLES
+    )
+    return [each.address for each in found.subscribers]
 
 
 def _split(url: str) -> SplitResult | None:

@@ -48,13 +48,13 @@ class QueueLoop:
         store_outages: StoreOutages,
         *,
         lease: float,
-        at_once: int,
+        concurrency: int,
     ) -> None:
         self._queue = queue
         self._worker = worker
         self._store_outages = store_outages
         self._lease = lease
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._room_signalled = asyncio.Event()
         self.iterations = 0
         """How often the loop has run, for the watchdog."""
@@ -77,7 +77,7 @@ class QueueLoop:
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
         """Take as many items as there is room for, or wait for room or work."""
-        room = min(self._at_once, self._worker.room())
+        room = min(self._concurrency, self._worker.room())
         if room < 1:
             self._room_signalled.clear()
             with suppress(TimeoutError):

@@ -4,7 +4,8 @@ looking at it; `preflight.py` looks further."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -13,18 +14,21 @@ import msgspec
 from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
-from postroom.domain.errors import Incomplete, Invalid
+from postroom.domain.errors import Incomplete, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.mail_reader import ReadMail, read_mail
-from postroom.mail.mailing import Recipient
-from postroom.mail.merge_fields import FIELD, Personal, list_fields_in
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.personal.conditions import (
+    HOLDS,
+    compared_fields,
+    longer_branches,
+    without_markers,
+)
+from postroom.mail.personal.merge_fields import Columns, Personal, columns_in
 from postroom.sender.draft_mail import draft_mailing, draft_values
-from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.lists import ListService
-from postroom.services.messages.composing import ComposingService
-from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.message_contents import InboxLines, NewBodies
-from postroom.services.messages.preflight import (
+from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.messages.checks.preflight import (
     Audience,
     inspect_attachments,
     inspect_audience,
@@ -32,10 +36,10 @@ from postroom.services.messages.preflight import (
     inspect_fields,
     inspect_lines,
 )
+from postroom.services.messages.drafts.composing import ComposingService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_contents import InboxLines, NewBodies
 
-_NEVER_EMPTY: Final = frozenset(
-    {"email", "joined", "list_description", "preferences_url", "unsubscribe_url", "web_url"}
-)
 _NOBODY: Final = SubscriberGuid("00000000-0000-4000-8000-000000000000")
 _SOMEBODY: Final = Address("subscriber@example.com")
 _LONGEST: Final = Address(f"{'a' * 64}@{'.'.join(['b' * 60] * 3)}.example")
@@ -44,12 +48,6 @@ _LONGEST: Final = Address(f"{'a' * 64}@{'.'.join(['b' * 60] * 3)}.example")
 
 class Subscribers(Protocol):
     async def get(self, list_name: str, address: str) -> Subscriber: ...
-
-
-def _fields_of(*texts: str | None) -> tuple[str, ...]:
-    """Return the merge fields of these texts that may be empty for some subscribers."""
-    found = (each[1] for text in texts for each in FIELD.finditer(text or ""))
-    return tuple(sorted(set(found) - _NEVER_EMPTY))
 
 
 def _problems(refusal: Invalid) -> Iterator[Finding]:
@@ -62,16 +60,42 @@ def _problems(refusal: Invalid) -> Iterator[Finding]:
         yield Finding(Level.ERROR, code, f"{field}: {problem}")
 
 
+class LongestMail(msgspec.Struct, frozen=True):
+    """The email of the subscriber with the longest address and the longest values."""
+
+    mailing: Mailing
+    columns: Columns
+    personal: Personal
+    holding: frozenset[str]
+    """The conditions that make the email longer where they hold."""
+
+    @property
+    def varies(self) -> bool:
+        return bool(self.columns.all)
+
+    def html_size(self, longest: Mapping[str, str]) -> int:
+        """Return the bytes of the HTML with these values, as far as they are known."""
+        known = {**self.personal.values, **longest}
+        fields = tuple(known.get(name, "") for name in self.columns.fields)
+        holding = tuple(HOLDS if each in self.holding else "" for each in self.columns.conditions)
+        found = read_mail(self.mailing.mail(Recipient(_LONGEST, _NOBODY, fields + holding)))
+        return len((found.html or "").encode())
+
+
 class Examined(msgspec.Struct, frozen=True):
-    """What there is to say about a message. Without a `mail`, it cannot be composed yet."""
+    """What there is to say about a message. Without a `mail`, which has all of its parts, it cannot
+    be composed yet."""
 
     findings: list[Finding]
     audience: Audience
     mail: ReadMail | None = None
+    longest: LongestMail | None = None
     from_address: Address | None = None
-    list_name: ListName = ListName("")
+    lists: tuple[ListName, ...] = ()
     fields: tuple[str, ...] = ()
     """The fields of the list that it merges."""
+    is_whole_list: bool = False
+    """Whether everybody on its list gets it."""
 
 
 class Renderer:
@@ -101,17 +125,25 @@ class Renderer:
         `NoSuch` message, list or subscriber; `Incomplete` draft."""
         message = await self._messages.get(ref)
         subject, lines, bodies = await self._content(message)
-        mailing_list = await self._lists.get(message.list_name)
-        address, guid, found = _SOMEBODY, _NOBODY, None
+        name, address, guid, found = message.list_name, _SOMEBODY, _NOBODY, None
         if email is not None:
-            found = await self._subscribers.get(message.list_name, parse_address(email))
-            address, guid = found.address, found.guid if with_guid else _NOBODY
-        personal = await self._audiences.personal(message.list_name, found)
+            found = await self._subscriber(message, parse_address(email))
+            name, address = found.list_name, found.address
+            guid = found.guid if with_guid else _NOBODY
+        mailing_list = await self._lists.get(name)
+        personal = await self._audiences.personal(name, found)
         values = draft_values(subject, bodies, lines, personal)
         recipient = Recipient(address, guid, values)
         return await asyncio.to_thread(
             self._composed, mailing_list, subject, lines, bodies, recipient, personal
         )
+
+    async def _subscriber(self, message: Message, address: Address) -> Subscriber:
+        """Return somebody of the first of the message's lists that has them. `NoSuch`."""
+        for name in message.lists[:-1]:
+            with contextlib.suppress(NoSuch):
+                return await self._subscribers.get(name, address)
+        return await self._subscribers.get(message.lists[-1], address)
 
     async def examine(self, ref: str) -> Examined:
         """Return what is wrong with a message, and who will receive it. `NoSuch`."""
@@ -119,10 +151,10 @@ class Renderer:
         try:
             examined = await self._examine_content(message)
         except Invalid as exc:
-            examined = Examined(list(_problems(exc)), Audience(), list_name=message.list_name)
+            examined = Examined(list(_problems(exc)), Audience(), lists=message.lists)
         audience, findings = examined.audience, examined.findings
         unknown = {"incomplete-list", "incomplete-segment"} | {
-            f"incomplete-exclude-{each}" for each in ("segments", "lists")
+            f"incomplete-{each}" for each in ("exclude-segments", "exclude-lists", "more-lists")
         }
         if message.list_name and unknown.isdisjoint(each.code for each in findings):
             try:
@@ -130,21 +162,32 @@ class Renderer:
                 findings += inspect_audience(audience)
             except Invalid as exc:  # a segment has changed since it was scheduled
                 findings += _problems(exc)
-        return msgspec.structs.replace(examined, audience=audience, findings=findings)
+        return msgspec.structs.replace(
+            examined,
+            audience=audience,
+            findings=findings,
+            is_whole_list=message.audience.is_everybody,
+        )
 
     async def _examine_content(self, message: Message) -> Examined:
         """Return what is wrong with the email. `Invalid` if it cannot be composed."""
         subject, lines, bodies = await self._content(message)
         mailing_list = await self._lists.get(message.list_name)
         personal = await self._audiences.personal(message.list_name)
-        values = draft_values(subject, bodies, lines, personal)
-        recipient = Recipient(_LONGEST, _NOBODY, values)
-        mail = await asyncio.to_thread(
-            self._composed, mailing_list, subject, lines, bodies, recipient, personal
-        )
         texts = (subject, lines.preheader, bodies.html, bodies.text)
+        columns = columns_in(*texts)
+        longest = LongestMail(
+            await asyncio.to_thread(
+                draft_mailing, mailing_list, subject, bodies, self._base_url, lines, personal
+            ),
+            columns,
+            personal,
+            longer_branches(bodies.html or ""),
+        )
+        mail = await asyncio.to_thread(self._whole, mailing_list, subject, lines, bodies, personal)
+        used = (*columns.fields, *compared_fields(columns.conditions))
         findings = [
-            *inspect_fields(list_fields_in(*texts), personal.rules),
+            *inspect_fields(used, personal.rules),
             *inspect_lines(subject, lines.preheader),
             *inspect_attachments(message.attachments),
             *inspect_email(mail, urlsplit(self._base_url).hostname or ""),
@@ -153,9 +196,10 @@ class Renderer:
             findings,
             Audience(),
             mail,
+            longest,
             mailing_list.from_address,
-            message.list_name,
-            _fields_of(*texts),
+            message.lists,
+            tuple(sorted(columns.fields)),
         )
 
     async def _content(self, message: Message) -> tuple[str, InboxLines, NewBodies]:
@@ -168,6 +212,27 @@ class Renderer:
     async def _audience(self, message: Message) -> Audience:
         counted = await self._audiences.count(message.list_name, message.audience)
         return Audience(counted.will_receive, counted.excluded)
+
+    def _whole(
+        self,
+        mailing_list: MailingList,
+        subject: str,
+        lines: InboxLines,
+        bodies: NewBodies,
+        personal: Personal,
+    ) -> ReadMail:
+        """Return an email with all parts, whatever their conditions are."""
+        lines = msgspec.structs.replace(
+            lines, preheader=without_markers(lines.preheader, in_html=False)
+        )
+        subject = without_markers(subject, in_html=False)
+        bodies = NewBodies(
+            bodies.html and without_markers(bodies.html, in_html=True),
+            bodies.text and without_markers(bodies.text, in_html=False),
+        )
+        values = draft_values(subject, bodies, lines, personal)
+        recipient = Recipient(_LONGEST, _NOBODY, values)
+        return self._composed(mailing_list, subject, lines, bodies, recipient, personal)
 
     def _composed(
         self,

@@ -10,7 +10,8 @@ from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.lost_history import LostHistory
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal
-from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.paced_sending import PacedSending
+from postroom.sender.limits.sending_limits import SendingLimits
 from postroom.sender.mailings import Mailings
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.transport.contract import Transport
@@ -20,7 +21,8 @@ class SenderParts(msgspec.Struct, frozen=True):
     services: SenderServices
     settings: SenderSettings
     transport: Transport
-    limits: DomainLimits | None
+    limits: SendingLimits
+    paced: PacedSending
     journal: Journal
     store_outages: StoreOutages
     lost_history: LostHistory

@@ -7,11 +7,13 @@ from typing import Protocol
 
 import msgspec
 
+from postroom.mail.bounces.envelope_tokens import EnvelopeSigner
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.events import EventService
-from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.page_rows import PageRows
+from postroom.services.messages.link_tables import LinkTables
+from postroom.services.messages.sending.hold_rows import HoldService
+from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
 
@@ -20,6 +22,7 @@ class SenderServices(Protocol):
 
     store: Store
     messages: MessageService
+    link_tables: LinkTables
     pages: PageRows
     holds: HoldService
     events: EventService
@@ -41,3 +44,5 @@ class SenderSettings(msgspec.Struct, frozen=True):
     """How long a finished page waits for others, to be recorded with them."""
     one_core: bool = False
     """Whether to keep the process on one core: see `tuning.py`."""
+    signer: EnvelopeSigner | None = None
+    """What signs envelope senders, if bounces do not go to the From address."""

@@ -24,7 +24,8 @@ from postroom.sender.faults.restoring import Restoring
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal
 from postroom.sender.journal.recovery import Recovery
-from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.paced_sending import PacedSending
+from postroom.sender.limits.sending_limits import SendingLimits
 from postroom.sender.mailings import Mailings
 from postroom.sender.pages.active_pages import ActivePage
 from postroom.sender.pages.page_work import PageWork
@@ -57,7 +58,7 @@ class Sender:
         services: SenderServices,
         transport: Transport,
         settings: SenderSettings,
-        limits: DomainLimits | None = None,
+        limits: SendingLimits | None = None,
         history: StoreHistory | None = None,
     ) -> None:
         """`history` is marked every second while emails are sent."""
@@ -67,7 +68,7 @@ class Sender:
         self._queue = services.store.queue(SEND_QUEUE)
         self._poison = services.store.queue(POISON_QUEUE)
         self._journal = journal = Journal(settings.journals, self.owner)
-        self._window = Window(transport.at_once, settings.most_pages)
+        self._window = Window(transport.concurrency, settings.most_pages)
         self._sent = 0  # emails of finished pages
         self._pages: dict[str, ActivePage] = {}
         self._groups: set[asyncio.Task[None]] = set()
@@ -76,16 +77,20 @@ class Sender:
         )
         self._stopping = asyncio.Event()
         self._store_outages = StoreOutages(self._stopping)
-        self._faults = Faults(services, self.owner, self._stop_sending)
-        self._mailings = Mailings(services.messages, settings.base_url)
+        limits = limits or SendingLimits()
+        self._faults = Faults(services, self.owner, self._stop_sending, limits.throttled)
+        self._mailings = Mailings(
+            services.messages, settings.base_url, settings.signer, services.link_tables
+        )
         self._loop = QueueLoop(
-            self._queue, self, self._store_outages, lease=settings.lease, at_once=settings.claim
+            self._queue, self, self._store_outages, lease=settings.lease, concurrency=settings.claim
         )
         parts = SenderParts(
             services,
             settings,
             transport,
             limits,
+            PacedSending(),
             journal,
             self._store_outages,
             self._lost_history,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from postroom.domain.errors import Overtaken
@@ -50,6 +50,24 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
         raise
 
 
+def ignore_failure(task: asyncio.Task[Any]) -> None:
+    """Mark the failure of a task that several callers share as noticed: those who still wait for it
+    get it, and the next caller starts it again."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def all_of(works: Iterator[Coroutine[Any, Any, None]]) -> None:
+    """Run all at the same time. If one fails, cancel the others and raise its error unchanged."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 log = logging.getLogger(__name__)
 
 _LEASE_SECONDS = 60.0
@@ -62,31 +80,52 @@ async def run_periodically(
     *,
     every: float,
     stopping: asyncio.Event,
+    lease: float = _LEASE_SECONDS,
 ) -> None:
     """Do the work every `every` seconds until `stopping`, unless another process is doing it.
 
-    The right to do so is a lease of 60 seconds, which long work may renew. Work that is held up for
-    longer must tolerate that another process begins it, too.
+    The right to do so is a lease, which is renewed while the work takes longer. Work that is held
+    up for longer than `lease` must tolerate that another process begins it, too. After a kill,
+    another process begins it at most `lease` seconds late.
     """
     while not stopping.is_set():
+        pause = every
         try:
-            await _do_alone(store, name, work)
+            if not await _do_alone(store, name, work, lease):
+                pause = min(every, lease)
         except StoreError as exc:
-            log.warning("%s failed, and is repeated in %g seconds: %s", name, every, exc)
+            log.warning("%s failed and will be retried in %g seconds: %s", name, every, exc)
         try:
-            await asyncio.wait_for(stopping.wait(), every)
+            await asyncio.wait_for(stopping.wait(), pause)
         except TimeoutError:
             continue
 
 
-async def _do_alone(store: Store, name: str, work: Callable[[Lease], Awaitable[object]]) -> None:
-    lease = await store.acquire_lease(name, seconds=_LEASE_SECONDS)
+async def _do_alone(
+    store: Store, name: str, work: Callable[[Lease], Awaitable[object]], seconds: float
+) -> bool:
+    """Do the work under a lease; return False if another process has it."""
+    lease = await store.acquire_lease(name, seconds=seconds)
     if lease is None:
-        return
+        return False
+    renewing = asyncio.create_task(_renew(store, lease, seconds))
     try:
         await work(lease)
     finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
         try:
             await store.release_lease(lease)
         except LeaseLost:
             log.info("%s: another process has taken over", name)
+    return True
+
+
+async def _renew(store: Store, lease: Lease, seconds: float) -> None:
+    """Renew a lease. If it is lost, another process works, too."""
+    while True:
+        await asyncio.sleep(seconds / 3)
+        try:
+            await store.renew_lease(lease)
+        except (LeaseLost, StoreError) as exc:
+            log.info("the lease of %s could not be renewed: %s", lease.name, exc)

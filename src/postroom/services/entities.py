@@ -7,6 +7,7 @@
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
 | `mailinglist`    | list          | `fields`        | the fields that the list declares    |
 | `mailinglist`    | list          | `segment:NAME`  | a segment: its rule                  |
+| `mailinglist`    | list          | `ledger…`       | see `audience/consent/ledger_rows.py`|
 | `listindex`      | `list`        | list            | which lists there are                |
 | `message`        | day, `draft`  | `message` + ref | a message that is not done           |
 | `messagearchive` | the same keys |                 | a message that is done               |
@@ -19,13 +20,16 @@
 | `messageindex`   | `web,` + list | time,ref        | see `messages/published_messages.py` |
 | `messageversion` | ref           | time            | see `messages/message_versions.py`   |
 | `template`       | `template`    | name            | see `messages/templates.py`          |
+| `suppression`    | digits        | a digest, list  | see `audience/suppression/`          |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
-| `throttle`       | limit         | domain          | see `sender/limits/stored_limits.py`      |
+| `foreignid`      | digits        | an id, list     | see `audience/signup/foreign_ids.py` |
+| `throttle`       | limit         | domain          | see `sender/limits/`, `sending/provider_*`|
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
 | `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
 | `media`          | `picture`     | time or hash    | see `messages/pictures.py`           |
 | `media`          | `use`         | hash, message   | see `messages/picture_uses.py`       |
 | `storeinfo`      | `store`       | `data`          | see `operations/conversions.py`      |
+| `settings`       | `setting`     | `stored`        | see `operations/stored_settings.py`  |
 
 KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).
 Where the address is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row
@@ -39,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -55,7 +59,7 @@ from postroom.domain.audience.lists import (
 )
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
-from postroom.storage import BulkInsert, Delete, Entity, StoreDamaged, Value
+from postroom.storage import BulkInsert, Delete, Entity, StoreDamaged, Value, eq
 
 LISTS = "mailinglist"
 LIST_INDEX = "listindex"
@@ -75,10 +79,19 @@ LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"
 GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
+LEDGER = "Ledger"
+"""The property of a look-up row that names the last entry of the consent ledger."""
 
 BY_NAME = "list"
+RENAMING = "renaming"
+"""The partition of lists with fields whose values are being renamed."""
 BY_REF, DRAFT, OPEN, DONE, RETRY = "ref", "draft", "open", "done", "retry"
 ENDED_AT = "EndedAt"
+
+_BLOCKED_BY, _SUPPRESSION = "BlockedBy", "suppression"
+SUPPRESSED_ROWS: Final = eq(_BLOCKED_BY, _SUPPRESSION)
+"""The rows of subscribers who are blocked by a suppression."""
+"""Marks a subscriber whom a suppression blocks; one who was blocked by hand has no such mark."""
 
 V = TypeVar("V", bound=Value)
 
@@ -96,7 +109,7 @@ def email_rows(addresses: Collection[Address]) -> list[str]:
     return [email_row(each) for each in addresses]
 
 
-def behind(row: str) -> str:
+def key_after(row: str) -> str:
     """Return the first key that can follow a row: no key contains a control character."""
     return row + "\x01"
 
@@ -166,6 +179,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["VerifiedAt"] = subscriber.verified_at
     if subscriber.blocked:
         properties["Blocked"] = subscriber.blocked
+    if subscriber.is_suppressed:
+        properties[_BLOCKED_BY] = _SUPPRESSION
     if subscriber.address != subscriber.key:
         properties["EmailAddress"] = subscriber.address
     if subscriber.merged_guids:
@@ -181,18 +196,29 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["Note"] = subscriber.note
     if subscriber.consent:
         properties["Consent"] = subscriber.consent
+    if subscriber.tracking:
+        properties["Tracking"] = True
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
-def lookup_entity(subscriber: Subscriber, guid: SubscriberGuid | None = None) -> Entity:
+def lookup_entity(
+    subscriber: Subscriber, guid: SubscriberGuid | None = None, *, ledger: str = ""
+) -> Entity:
     """Return the row that leads from a GUID to a subscriber: its own, or one merged into it."""
     row = guid_row(guid or subscriber.guid)
-    return Entity(subscriber.list_name, row, {"EmailAddress": subscriber.address})
+    properties: dict[str, Value] = {"EmailAddress": subscriber.address}
+    if ledger:
+        properties[LEDGER] = ledger
+    return Entity(subscriber.list_name, row, properties)
 
 
-def lookup_entities(subscriber: Subscriber) -> list[Entity]:
-    """Return the look-up row of each GUID that leads to a subscriber, its own first."""
-    return [lookup_entity(subscriber, guid) for guid in (subscriber.guid, *subscriber.merged_guids)]
+def lookup_entities(subscriber: Subscriber, ledger: str = "") -> list[Entity]:
+    """Return the look-up row of each GUID that leads to a subscriber, its own first; only that one
+    names the last entry of the ledger."""
+    return [
+        lookup_entity(subscriber, ledger=ledger),
+        *(lookup_entity(subscriber, guid) for guid in subscriber.merged_guids),
+    ]
 
 
 def subscriber_removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
@@ -211,11 +237,13 @@ def new_subscribers(
     blocked: Mapping[AddressKey, str] = {},
     spellings: Mapping[AddressKey, Address] = {},
     attributes: Mapping[AddressKey, str] = {},
+    ledger: str = "",
 ) -> list[BulkInsert]:
     """Return both rows of each new subscriber, all at once: an import adds millions.
 
-    `spellings` has the addresses that differ from their keys, `attributes` are JSON. The rows are
-    the same as those of `subscriber_entity` and `lookup_entity`, which a test checks.
+    `spellings` has the addresses that differ from their keys, `attributes` are JSON, `ledger` names
+    the entry of the import. The rows are the same as those of `subscriber_entity` and
+    `lookup_entity`, which a test checks.
     """
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
@@ -231,7 +259,8 @@ def new_subscribers(
     for each in spellings.keys() & guids.keys():
         rows[EMAIL_PREFIX + each]["EmailAddress"] = spellings[each]
         lookups[GUID_PREFIX + guids[each]]["EmailAddress"] = spellings[each]
-    return [BulkInsert(list_name, rows, shared), BulkInsert(list_name, lookups)]
+    head: dict[str, Value] = {LEDGER: ledger} if ledger else {}
+    return [BulkInsert(list_name, rows, shared), BulkInsert(list_name, lookups, head)]
 
 
 def subscriber_from(entity: Entity) -> Subscriber:
@@ -254,6 +283,8 @@ def subscriber_from(entity: Entity) -> Subscriber:
         pending_attributes=msgspec.json.decode(pending) if pending else {},
         note=read_optional(entity, "Note", str) or "",
         consent=read_optional(entity, "Consent", str) or "",
+        is_suppressed=read_optional(entity, _BLOCKED_BY, str) == _SUPPRESSION,
+        tracking=read_optional(entity, "Tracking", bool) or False,
     )
 
 

@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Some events, newest first; `next` continues behind them."""
+    """Some events, newest first; `next` continues after them."""
 
     events: list[Event]
     next: str | None
@@ -171,6 +171,11 @@ class EventService:
     # -- parts -------------------------------------------------------------------------------
 
     async def _write(self) -> None:
+        while self._waiting:  # also what was noted while old events were being removed
+            await self._write_waiting()
+            await self._clean()
+
+    async def _write_waiting(self) -> None:
         pause = _FIRST_PAUSE
         while self._waiting:
             entity = self._waiting[0]
@@ -184,7 +189,6 @@ class EventService:
             pause = _FIRST_PAUSE
             if self._waiting and self._waiting[0] is entity:  # not dropped meanwhile
                 self._waiting.popleft()
-        await self._clean()
 
     async def _insert(self, entity: Entity) -> None:
         """Store the event under each severity that it reaches: warnings are then found by key."""

@@ -134,7 +134,7 @@ class IdempotencyService:
                     await self._records.delete(record.partition, record.row, record.etag)
 
 
-_UNDER_WAY = f"a request with this {FIELD} is being carried out: try again in a moment"
+_UNDER_WAY = f"a request with this {FIELD} is in progress: try again in a moment"
 
 
 def fingerprint_of(body: bytes) -> str:

@@ -32,7 +32,7 @@ async def read_whole(
             return None
         if len(answer) < limit:
             return found
-        start = entities.behind(next(reversed(answer)))
+        start = entities.key_after(next(reversed(answer)))
 
 
 _BATCH = 100  # the operations of one batch of the store
@@ -73,7 +73,7 @@ def rows_of_day(day: date) -> KeyRange:
     """Return the range of a day, in UTC."""
     start = datetime.combine(day, time(), UTC)
     end = datetime.combine(day, time.max, UTC)
-    # Keys run backwards, and a key with its random end sorts behind the bare moment.
+    # Keys run backwards, and a key with its random end sorts after the bare moment.
     return KeyRange(_counted_down(end), _counted_down(start, earlier=1))
 
 

@@ -20,6 +20,8 @@ from postroom.storage import Entity, Store
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "users": ("TotpSecret",),
     "hostapps": ("Environment",),
+    "dkimkeys": ("PrivateKey",),
+    "settings": ("Values",),
 }
 """By table: properties that may hold a secret."""
 

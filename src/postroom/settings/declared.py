@@ -6,10 +6,9 @@ documentation in step with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import get_type_hints
 
 import msgspec
 
@@ -17,74 +16,17 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.disk_space import SpaceMark, parse_space_mark
 from postroom.domain.units import parse_duration
 from postroom.settings import parsing
-from postroom.settings.parsing import masked
+from postroom.settings.bounce_settings import BounceSettings
+from postroom.settings.declaring import FoundSetting, Setting, SettingGroup, declared_in, setting
 from postroom.transport import registry
 
-PREFIX = "POSTROOM_"
 _SQLITE = "sqlite:///"
-
-T = TypeVar("T")
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """The declaration of a setting. `parse` turns its text into its value, or raises ValueError
-    with the requirement."""
-
-    name: str
-    default: str
-    help: str
-    parse: Callable[[str], Any]
-    secret: bool = False
-    is_url: bool = False
-
-    @property
-    def variable(self) -> str:
-        return PREFIX + self.name.upper()
-
-
-class FoundSetting(msgspec.Struct, frozen=True):
-    """The text of a setting and where it came from."""
-
-    setting: Setting
-    text: str
-    origin: str
-
-    @property
-    def has_secret(self) -> bool:
-        """Return whether the text has a part that is masked when it is shown."""
-        return bool(self.text) and self.text != self.shown
-
-    @property
-    def shown(self) -> str:
-        """Return the text with secrets masked, also user names and passwords in URLs."""
-        if self.setting.secret:
-            return "●●●●●●" if self.text else "(not set)"
-        return masked(self.text) if self.setting.is_url else self.text
-
-
-def setting(
-    name: str,
-    default: str,
-    help: str,
-    parse: Callable[[str], T],
-    *,
-    secret: bool = False,
-    is_url: bool = False,
-) -> T:
-    """Declare an attribute of a group. Its type must be what `parse` returns."""
-    return cast(T, Setting(name, default, help, parse, secret, is_url))
-
-
-class SettingGroup(msgspec.Struct, frozen=True):
-    """Settings that belong together."""
 
 
 class StorageSettings(SettingGroup, frozen=True):
     """Where data is kept, and how long."""
 
-    data: Path = setting(
-        "data", "./postroom-data", "The folder for everything that is kept locally.", Path
-    )
+    data: Path = setting("data", "./postroom-data", "The folder for local data.", Path)
     url: str = setting(
         "store",
         "",
@@ -222,6 +164,8 @@ class TransportSettings(SettingGroup, frozen=True):
         "Where emails are sent: smtp://…, smtps://…, sendgrid:// or outbox: (kept, not sent).",
         parsing.url_of(*registry.PREFIXES),
         is_url=True,
+        storable=True,
+        check=registry.check_url,
     )
     connections: int = setting(
         "connections",
@@ -236,6 +180,7 @@ class TransportSettings(SettingGroup, frozen=True):
         " Microsoft 365 (3). When a fault begins, each may affect one recipient; empty: no common"
         " limit.",
         parsing.optional(parsing.whole_number(1, 100_000)),
+        storable=True,
     )
     sendgrid_api_key: str = setting(
         "sendgrid_api_key", "", "The key for sendgrid://.", str, secret=True
@@ -246,10 +191,18 @@ class TransportSettings(SettingGroup, frozen=True):
         "The selector of the key that your mail server signs with; `postroom check` looks it up.",
         parsing.dns_label,
     )
+    sending_addresses: tuple[str, ...] = setting(
+        "sending_addresses",
+        "",
+        "The IP addresses that your mail server sends from, such as 192.0.2.1,2001:db8::1: checks"
+        " of sending domains then say whether SPF allows them and whether they have names (PTR).",
+        parsing.ip_addresses,
+    )
     online_checks: str = setting(
         "online_checks",
         "yes",
-        "Whether a message's links and its sender's DNS records are checked first: yes or no.",
+        "Whether a message's links and its sender's DNS records are checked first, and providers"
+        " are recognised by DNS: yes or no.",
         parsing.one_of("yes", "no"),
     )
 
@@ -273,8 +226,29 @@ class SendingSettings(SettingGroup, frozen=True):
         "rate_per_domain",
         "",
         "Emails per second to a recipient domain, for all senders together:"
-        " gmail.com=20,outlook.com=10,*=5 (* is each other domain).",
+        " gmail.com=20,outlook.com=10,*=5 (* stands for all other domains).",
         parsing.rates_by_domain,
+    )
+    adaptive_rates: str = setting(
+        "adaptive_rates",
+        "yes",
+        "Whether senders adapt to what each provider accepts: fewer emails per second after it has"
+        " throttled us, more after clean minutes; yes or no.",
+        parsing.one_of("yes", "no"),
+    )
+    hold_complaints: float | None = setting(
+        "hold_complaints",
+        "0.3",
+        "Emails to a provider are held back for a day if at least this percentage of a message was"
+        " marked as spam there; 0: never.",
+        parsing.percentage,
+    )
+    hold_rejections: float | None = setting(
+        "hold_rejections",
+        "1",
+        "Emails to a provider are held back for an hour if more than this percentage of a message"
+        " bounced there because of our reputation or the content; 0: never.",
+        parsing.percentage,
     )
     retry_first: timedelta = setting(
         "retry_first",
@@ -337,12 +311,14 @@ class AlertSettings(SettingGroup, frozen=True):
         "",
         "Gets an email for every event that is a warning or an error.",
         parsing.optional(parsing.email_address),
+        storable=True,
     )
     from_address: Address | None = setting(
         "alert_from",
         "",
         "The From address of alerts and test emails. Default: that of the first list.",
         parsing.optional(parsing.email_address),
+        storable=True,
     )
     webhook: str = setting(
         "alert_webhook",
@@ -350,6 +326,7 @@ class AlertSettings(SettingGroup, frozen=True):
         "A URL that alerts are POSTed to, as JSON.",
         parsing.web_url,
         secret=True,  # such addresses often carry a key
+        storable=True,
     )
 
 
@@ -382,6 +359,7 @@ class Settings(msgspec.Struct, frozen=True):
     transport: TransportSettings
     sender: SendingSettings
     processes: ProcessSettings
+    bounces: BounceSettings
     alerts: AlertSettings
     observability: ObservabilitySettings
     found: dict[str, FoundSetting]
@@ -393,11 +371,6 @@ GROUPS: dict[str, type[SettingGroup]] = {
     for name, group in get_type_hints(Settings).items()
     if isinstance(group, type) and issubclass(group, SettingGroup)
 }
-
-
-def declared_in(group: type[SettingGroup]) -> dict[str, Setting]:
-    """Return the settings of a group by attribute."""
-    return {field.name: field.default for field in msgspec.structs.fields(group)}
 
 
 SETTINGS: tuple[Setting, ...] = tuple(

@@ -1,4 +1,4 @@
-"""Where settings come from: options, environment, `postroom.toml`, defaults."""
+"""Where settings come from: options, environment, `postroom.toml`, the store, defaults."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Any
 
 import msgspec
 
+from postroom.domain.errors import Invalid
 from postroom.errors import PostroomError
-from postroom.settings.declared import (
-    GROUPS,
+from postroom.settings.declared import GROUPS, SETTINGS, Settings
+from postroom.settings.declaring import (
+    DEFAULT,
     PREFIX,
-    SETTINGS,
+    STORED,
     FoundSetting,
     Setting,
-    Settings,
     declared_in,
 )
 from postroom.settings.parsing import RefusedValue
 
 FILE = "postroom.toml"
+LONGEST_STORED = 2000
+"""Characters of a stored setting: all of them together must fit into one property of a row."""
 
 
 class SettingError(PostroomError):
@@ -40,16 +43,32 @@ def load_settings(
     environment: Mapping[str, str], folder: Path, options: Mapping[str, str | None] | None = None
 ) -> Settings:
     """Load each setting from the command-line options, the environment, `postroom.toml` in
-    `folder` or its default, in this order. Raise `SettingError`."""
+    `folder` or its default, in this order. Raise `SettingError`. What is stored is added when
+    the store is open (`with_stored`)."""
     file = _read_file(folder / FILE)
     found = {setting.name: _find(setting, file, environment, options or {}) for setting in SETTINGS}
     _imply(found, "store", f"sqlite:///{Path(found['data'].text)}/postroom.db")
     _imply(found, "base_url", f"http://localhost:{found['port'].text.strip()}")
+    return _grouped(found, _unknown(environment))
+
+
+def with_stored(settings: Settings, texts: Mapping[str, str]) -> Settings:
+    """Return the settings with those that are stored, by name. Options, environment and file take
+    precedence. Raise `SettingError`."""
+    stored = {
+        name: FoundSetting(found.setting, texts[name], STORED)
+        for name, found in settings.found.items()
+        if name in texts and found.setting.storable and not found.is_fixed
+    }
+    return _grouped({**settings.found, **stored}, settings.unknown) if stored else settings
+
+
+def _grouped(found: dict[str, FoundSetting], unknown: tuple[str, ...]) -> Settings:
     groups: dict[str, Any] = {
         name: group(**{key: _value(found[each.name]) for key, each in declared_in(group).items()})
         for name, group in GROUPS.items()
     }
-    return Settings(**groups, found=found, unknown=_unknown(environment))
+    return Settings(**groups, found=found, unknown=unknown)
 
 
 def _find(
@@ -65,7 +84,7 @@ def _find(
         return FoundSetting(setting, text, setting.variable)
     if setting.name in file:
         return FoundSetting(setting, file[setting.name], FILE)
-    return FoundSetting(setting, setting.default, "default")
+    return FoundSetting(setting, setting.default, DEFAULT)
 
 
 def _imply(found: dict[str, FoundSetting], name: str, text: str) -> None:
@@ -78,12 +97,42 @@ def _value(found: FoundSetting) -> Any:
     try:
         return found.setting.parse(found.text)
     except ValueError as exc:
-        text = f"{found.origin}: {found.setting.name} {exc}"
-        if not found.setting.secret:
-            value = exc.value if isinstance(exc, RefusedValue) else None
-            text += f", not {_quoted(found.shown if value is None else value)}"
+        text = f"{found.origin}: {found.setting.name} {_problem(found, exc)}"
         is_option = found.origin.startswith("--")
         raise SettingError(text, found.origin if is_option else "") from exc
+
+
+def check_stored(name: str, text: str) -> str:
+    """Return a text that can be stored for a setting. Raise `Invalid`, which repeats no secret."""
+    setting = next((each for each in SETTINGS if each.name == name), None)
+    if setting is None:
+        raise Invalid(name, "is not a setting")
+    if not setting.storable:
+        raise Invalid(name, "must be set in the environment or in postroom.toml")
+    text = text.strip()
+    if len(text) > LONGEST_STORED:
+        raise Invalid(name, f"must have at most {LONGEST_STORED:,} characters, not {len(text):,}")
+    if not text.isprintable():
+        raise Invalid(name, "must be a single line without control characters")
+    try:
+        setting.parse(text)
+        if setting.check is not None and text:
+            setting.check(text)
+    except Invalid as exc:
+        raise Invalid(name, exc.problem) from exc
+    except ValueError as exc:
+        raise Invalid(name, _problem(FoundSetting(setting, text, STORED), exc)) from exc
+    except PostroomError as exc:
+        raise Invalid(name, str(exc).removeprefix(f"{name} ")) from exc
+    return text
+
+
+def _problem(found: FoundSetting, exc: ValueError) -> str:
+    """Return the requirement and, unless it is a secret, the value that does not meet it."""
+    if found.setting.secret:
+        return str(exc)
+    value = exc.value if isinstance(exc, RefusedValue) else None
+    return f"{exc}, not {_quoted(found.shown if value is None else value)}"
 
 
 def _quoted(value: str) -> str:

@@ -84,6 +84,16 @@ def rate(text: str) -> float | None:
     return _positive_rate(text)
 
 
+def percentage(text: str) -> float | None:
+    """Return a percentage; None for 0 or nothing."""
+    if not text.strip() or re.fullmatch(r"\s*0+(\.0*)?\s*", text):
+        return None
+    found = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*%?\s*", text, re.ASCII)
+    if found is None or not 0.01 <= float(found[1]) <= 100:
+        raise RefusedValue("must be between 0.01 and 100 percent", text.strip())
+    return float(found[1])
+
+
 def _positive_rate(text: str) -> float:
     found = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*", text, re.ASCII)
     if found is None or not 0.01 <= float(found[1]) <= 100_000:
@@ -92,7 +102,7 @@ def _positive_rate(text: str) -> float:
 
 
 def rates_by_domain(text: str) -> dict[str, float]:
-    """Parse `gmail.com=20,*=5`: emails per second for each domain; `*` is each other domain."""
+    """Parse `gmail.com=20,*=5`: emails per second for each domain; `*` is every other domain."""
     rates: dict[str, float] = {}
     for pair in text.split(",") if text.strip() else ():
         domain, separator, number = pair.partition("=")
@@ -127,9 +137,32 @@ def email_address(text: str) -> Address:
         raise RefusedValue(f"must be an email address ({exc.problem})") from exc
 
 
+def ip_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as exc:
+        raise RefusedValue("must be an IP address such as 127.0.0.1 or ::", text) from exc
+
+
 def dns_label(text: str) -> str:
     if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*", text):
         raise RefusedValue("must be a name such as s1 or mail.2026")
+    return text
+
+
+def domain(text: str) -> str:
+    if text and not re.fullmatch(r"([a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63}", text.lower()):
+        raise RefusedValue("must be a domain such as bounce.example.com")
+    return text.lower()
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def shared_secret(text: str) -> str:
+    if text and (len(text) < 16 or not text.isprintable() or " " in text):
+        raise RefusedValue("must have at least 16 characters, without spaces", "●●●●●●")
     return text
 
 
@@ -158,6 +191,17 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise RefusedValue(
             "must be addresses or networks such as 10.0.0.1,10.1.0.0/16", text
         ) from exc
+
+
+def ip_addresses(text: str) -> tuple[str, ...]:
+    """Return IP addresses that are separated by commas."""
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found.append(str(ipaddress.ip_address(each)))
+        except ValueError as exc:
+            raise RefusedValue("must be IP addresses such as 192.0.2.1,2001:db8::1", each) from exc
+    return tuple(found)
 
 
 def hsts(text: str) -> str:

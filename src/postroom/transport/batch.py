@@ -126,6 +126,13 @@ class BatchEmail(msgspec.Struct, eq=False, gc=False):
             batch._settle(self.position, result, self.is_handed_over)
 
 
+def settle_alike(result: Result, count: int, watcher: Watcher) -> list[Result]:
+    """Settle a whole batch that cannot be sent."""
+    for position in range(count):
+        watcher.settled(position, result)
+    return [result] * count
+
+
 async def _wait_despite_cancelling(future: asyncio.Future[None], seconds: float) -> None:
     """Wait for the future, however often we are cancelled: leaving early leaves emails in doubt."""
     loop = asyncio.get_running_loop()

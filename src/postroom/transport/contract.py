@@ -78,6 +78,11 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         return self.kind is ResultKind.REFUSED and not self.reason
 
     @property
+    def is_throttling(self) -> bool:
+        """Whether the recipient's provider wants fewer emails from us at a time."""
+        return self.kind is ResultKind.HELD and self.reason == THROTTLED
+
+    @property
     def may_have_arrived(self) -> bool:
         """Whether the recipient may have the email."""
         return self.kind is ResultKind.ACCEPTED or self.kind is ResultKind.IN_DOUBT
@@ -88,6 +93,7 @@ LONGEST_REPLY = 500
 
 INVALID_ADDRESS = "Mail cannot be sent to this address"
 INVALID_MESSAGE = "The message cannot be composed"
+THROTTLED = "The recipient's provider is limiting how much we can send"
 
 
 class Watcher(Protocol):
@@ -113,6 +119,21 @@ class Unwatched:
         return
 
 
+class PartWatcher:
+    """Watches some neighbours among the emails that another watcher watches; the first of them is
+    at `start` there."""
+
+    def __init__(self, watcher: Watcher, start: int) -> None:
+        self._watcher = watcher
+        self._start = start
+
+    def handing_over(self, position: int) -> None:
+        self._watcher.handing_over(self._start + position)
+
+    def settled(self, position: int, result: Result) -> None:
+        self._watcher.settled(self._start + position, result)
+
+
 class Transport(ABC):
     """A way to send emails. One object serves the whole process; calls may overlap."""
 
@@ -127,12 +148,18 @@ class Transport(ABC):
         """
 
     @property
-    def at_once(self) -> int:
+    def keeps_bytes(self) -> bool:
+        """Whether recipients get the bytes of `Mailing.mail`, so that our signature is valid. An
+        email provider that builds the email from its parts signs it itself."""
+        return True
+
+    @property
+    def concurrency(self) -> int:
         """How many emails can be in progress at the same time."""
         return 1
 
     def limit_connections(self, most: int) -> None:
-        """Keep at most so many connections to a server from now on; excess ones finish their
+        """Keep at most this many connections to a server from now on; excess ones finish their
         email first. Does nothing for a transport without connections of its own."""
         return
 

@@ -113,7 +113,7 @@ class OutboxTransport(Transport):
                 temporary.unlink()
             return _held(exc)
         except Exception as exc:  # the other emails of the batch must still be sent
-            problem = f"the mail cannot be composed: {exc!r}"
+            problem = f"the email cannot be composed: {exc!r}"
             return Result(ResultKind.HELD, problem, FaultScope.MESSAGE, INVALID_MESSAGE)
 
     def _try_to_write(self) -> None:

@@ -38,10 +38,10 @@ class TransportKind(msgspec.Struct, frozen=True):
 
 
 def _open_smtp(options: TransportOptions) -> Transport:
+    from postroom.transport.smtp.server_groups import open_servers
     from postroom.transport.smtp.servers import parse_servers
-    from postroom.transport.smtp.smtp_transport import SmtpTransport
 
-    return SmtpTransport(parse_servers(options.url), connections=options.connections)
+    return open_servers(parse_servers(options.url), connections=options.connections)
 
 
 def _open_sendgrid(options: TransportOptions) -> Transport:
@@ -53,9 +53,13 @@ def _open_sendgrid(options: TransportOptions) -> Transport:
 def _open_outbox(options: TransportOptions) -> Transport:
     from postroom.transport.outbox_transport import OutboxTransport
 
-    if options.url.partition(":")[2].strip("/"):
-        raise Invalid("transport", "must be only 'outbox:'; its folder is in the data folder")
+    _check_outbox(options.url)
     return OutboxTransport(options.folder)
+
+
+def _check_outbox(url: str) -> None:
+    if url.partition(":")[2].strip("/"):
+        raise Invalid("transport", "must be only 'outbox:'; its folder is in the data folder")
 
 
 KINDS: Final = (
@@ -78,6 +82,16 @@ def open_transport(
     if kind is None:
         raise Invalid("transport", f"must begin with one of {', '.join(PREFIXES)}")
     return kind.open(TransportOptions(url, folder, setting, connections))
+
+
+def check_url(url: str) -> None:
+    """Raise `Invalid` for a URL that cannot be used; connect to nothing."""
+    from postroom.transport.smtp.servers import parse_servers
+
+    if url.startswith(("smtp://", "smtps://")):
+        parse_servers(url)
+    elif url.startswith("outbox:"):
+        _check_outbox(url)
 
 
 def sends_mail(url: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from postroom.mail.attached_files import AttachedFile
+from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import FaultScope, Result, ResultKind, TransportError

@@ -17,7 +17,9 @@ from postroom.web.api.app import make_api, mounted
 from postroom.web.api.reference import API_VIEWS
 from postroom.web.context import WebContext
 from postroom.web.public import PUBLIC_VIEWS
-from postroom.web.rendering.templating import STATIC, make_environment
+from postroom.web.public.hooks import hook_routes
+from postroom.web.public.tracked_links import tracked_routes
+from postroom.web.rendering.templating import STATIC, template_environment
 from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
 from postroom.web.serving.middleware import SecureHeaders, hsts_of
@@ -58,10 +60,12 @@ class _ApiFirst:
 
 
 def make_app(context: WebContext) -> ASGIApp:
-    templates = make_environment()
+    templates = template_environment()
     routes: list[BaseRoute] = [
         *health_routes(context),
         metrics_route(context),
+        *hook_routes(context),
+        *tracked_routes(context, templates),
         Mount("/static", GZipMiddleware(_Files(directory=STATIC))),
         *(view.route(context, templates) for view in VIEWS),
     ]

@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from enum import StrEnum
 from tempfile import TemporaryFile
@@ -33,6 +33,10 @@ _REMEMBERED: Final = 50
 _FILES_KEPT: Final = 10  # waiting for confirmation; each may have 200 MB
 _AT_ONCE: Final = 2
 _PIECE: Final = 256 * 1024
+_VERBS: Final = ("does ", "has ", "names ", "points ", "returned ")
+
+ReadFile = Callable[[Callable[[int, int], None]], Awaitable[BinaryIO]]
+"""Reads subscribers from another tool into a file; reports how many were read, and of how many."""
 
 
 class Background:
@@ -112,6 +116,7 @@ class Redrives:
 
 
 class Stage(StrEnum):
+    READING = "reading"
     CHECKING = "checking"
     READY = "ready"
     IMPORTING = "importing"
@@ -161,7 +166,7 @@ class ImportRun:
 
     @property
     def is_running(self) -> bool:
-        return self.stage in (Stage.CHECKING, Stage.IMPORTING)
+        return self.stage in (Stage.READING, Stage.CHECKING, Stage.IMPORTING)
 
     def note(self, done: int, report: ImportReport) -> None:
         self.done, self.report = max(self.done, done), report
@@ -190,9 +195,10 @@ def _report_file() -> IO[str]:
 class ImportRuns:
     """Imports of uploaded files: checked first, then confirmed, then run in the background.
 
-        CHECKING → READY → IMPORTING → DONE
-           ↑_________↓   (with other options)
+        READING → CHECKING → READY → IMPORTING → DONE
+                     ↑_________↓   (with other options)
 
+    What comes from another tool's API is read into a file first; an uploaded file is there already.
     A check reads the whole file and writes nothing; its report is the preview. The file is kept
     until the import is done, so that it can be checked again without another upload. An import
     that is stopped is READY again: what was imported stays, and confirming it imports the rest.
@@ -215,22 +221,49 @@ class ImportRuns:
         run = ImportRun(list_name, file_name, file, options)
         self._runs[run.id] = run
         self._forget_old_ones()
-        self._start(run)
+        self._start(run, self._work(run))
         return run
+
+    def begin_reading(
+        self, list_name: ListName, read: ReadFile, *, source: str, options: ImportOptions
+    ) -> ImportRun:
+        """Start to read a file from another tool, called `source`, and then check it."""
+        nothing = cast(BinaryIO, TemporaryFile())  # noqa: SIM115 - the run closes it
+        run = ImportRun(list_name, source, nothing, options)
+        run.begin(Stage.READING)
+        self._runs[run.id] = run
+        self._forget_old_ones()
+        self._start(run, self._read(run, read))
+        return run
+
+    async def _read(self, run: ImportRun, read: ReadFile) -> None:
+        def on_read(count: int, total: int) -> None:
+            run.done, run.size = count, total
+
+        try:
+            file = await read(on_read)
+        except BaseException as exc:
+            run.problem = _reading_problem(exc)
+            run.stage = Stage.DONE
+            raise
+        run.file.close()
+        run.file, run.size = file, file.seek(0, io.SEEK_END)
+        run.begin(Stage.CHECKING)
+        await self._work(run)
 
     def check_again(self, run: ImportRun, options: ImportOptions) -> None:
         """Check the file again, with other options, unless it is already being imported."""
         if run.stage is Stage.READY:
             run.options = options
             run.begin(Stage.CHECKING)
-            self._start(run)
+            self._start(run, self._work(run))
 
     def confirm(self, run: ImportRun) -> bool:
         """Start to import the file as previewed; return False if it cannot start."""
         if run.stage is not Stage.READY or run.problem:
             return False
         run.begin(Stage.IMPORTING)
-        self._start(run)
+        self._start(run, self._work(run))
         return True
 
     def stop(self, run: ImportRun) -> None:
@@ -256,9 +289,9 @@ class ImportRuns:
             del self._runs[run.id]
             run.close()
 
-    def _start(self, run: ImportRun) -> None:
-        what = "check of a file for" if run.stage is Stage.CHECKING else "import into"
-        task = self._background.start(self._work(run), f"{what} the list {run.list_name}")
+    def _start(self, run: ImportRun, work: Coroutine[Any, Any, None]) -> None:
+        what = "import into" if run.stage is Stage.IMPORTING else "check of a file for"
+        task = self._background.start(work, f"{what} the list {run.list_name}")
         self._tasks[run.id] = task
         task.add_done_callback(lambda done: self._forget_task(run.id, done))
 
@@ -297,6 +330,13 @@ class ImportRuns:
             run.stage = Stage.READY if is_check or run.is_stopped else Stage.DONE
             if run.stage is Stage.DONE:
                 run.file.close()
+
+
+def _reading_problem(exc: BaseException) -> str:
+    if not isinstance(exc, Invalid):
+        return "it was interrupted"
+    what = "the URL" if exc.field == "url" else "the list"
+    return f"{what} {exc.problem}" if exc.problem.startswith(_VERBS) else exc.problem
 
 
 def kept_file(upload: BinaryIO) -> BinaryIO:

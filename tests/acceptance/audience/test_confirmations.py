@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.domain.audience.list_emails import ListEmailKind
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.sender.confirmations import POISON_QUEUE
 from postroom.wiring import Services
@@ -62,6 +63,36 @@ async def test_a_sign_up_gets_one_confirmation_email_and_none_after_confirming(
     await until(lambda: len(server.accepted()) == 2, "no confirmation for the next one")
     assert server.copies() == {ANNA: 1, "bert@example.com": 1}
     assert await asyncio.to_thread(postroom.stop, process) == 0
+
+
+@ON_ONE_ENGINE
+async def test_a_list_asks_and_welcomes_in_its_own_words(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    save = services.list_emails.save
+    await save(LIST, ListEmailKind.CONFIRMATION, "de", "Hallo", "[Ja]({{ confirm_url }})")
+    welcome = 'Dear {{ first_name | default: "you" }}'
+    await save(LIST, ListEmailKind.WELCOME, "en", "Welcome, {{ email }}", welcome)
+    postroom.start("sender")
+    given = {"first_name": "Anna"}
+    await services.subscriptions.subscribe(LIST, ANNA, attributes=given, language="de")
+    await until(lambda: len(server.accepted()) == 1, "no confirmation")
+    guid = (await services.subscriptions.get(LIST, ANNA)).guid
+    contoso = await services.lists.edit(LIST, welcome_email=True)
+    await services.welcomes.prepare(contoso, guid)
+    await services.subscriptions.confirm(LIST, guid)
+    await until(lambda: len(server.accepted()) == 2, "no welcome")
+    await until_empty(services)
+    await services.welcomes.prepare(contoso, guid)
+
+    asked, welcomed = (parse(mail.content) for mail in server.accepted())
+    assert asked["subject"] == "Hallo"
+    assert f"/confirm?id={guid}" in bodies(asked)["text/plain"]
+    assert welcomed["subject"] == f"Welcome, {ANNA}"
+    assert bodies(welcomed)["text/plain"].startswith("Dear Anna")
+    assert welcomed["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
+    assert (await services.store.queue(CONFIRM_QUEUE).info()).length == 0
 
 
 @ON_ONE_ENGINE

@@ -53,7 +53,8 @@ async def test_every_recipient_gets_a_mail_of_their_own_in_few_calls(
     assert len({mail["Message-ID"] for mail in found.values()}) == 250
     for address, mail in found.items():
         subscriber = await services.subscriptions.get(LIST, address)
-        link = f"http://localhost:8420/unsubscribe?id={subscriber.guid}&listName={LIST}"
+        own = f"id={subscriber.guid}&listName={LIST}&ref={message.ref}"
+        link = f"http://localhost:8420/unsubscribe?{own}"
         assert mail["Subject"] == f"News for {address}"
         assert f"<p>Hello {address}</p>" in mail["text/html"]
         assert f'href="{html.escape(link)}"' in mail["text/html"]

@@ -19,7 +19,7 @@ from tests.services.recording_smtp import RecordingSmtp
 from tests.services.waiting import until
 
 # Seconds for what a span may have beside its share and the burst of one second: chunks of a quarter
-# of a second, and mails that arrive late, all at once, because the machine was busy.
+# of a second, and emails that arrive late, all at once, because the machine was busy.
 SLACK = 3.0
 
 

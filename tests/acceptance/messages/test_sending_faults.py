@@ -1,5 +1,5 @@
-"""Faults that are not a recipient's: outages heal by themselves, one bad domain stops nobody, and
-an account's fault never costs the list. Real processes, and a mail server whose faults change."""
+"""Faults that are not a recipient's: sending resumes after outages, one bad domain stops nobody,
+and an account's fault never costs the list. Real processes, real faults of a mail server."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Little disk space: no new message starts, everybody can see why, and it resumes by itself."""
+"""Little disk space: no new message starts, everybody can see why, and it resumes automatically."""
 
 import asyncio
 import os

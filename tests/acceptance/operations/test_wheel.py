@@ -199,7 +199,7 @@ def leave(browser: Browser, postroom: Running) -> None:
 
 
 def mail_with(postroom: Running, address: str, pattern: str) -> str:
-    """Wait for a mail to this address in the outbox; answers what fits the pattern in it."""
+    """Wait for an email to this address in the outbox; return what matches the pattern in it."""
     from email import message_from_bytes, policy
 
     def look() -> str | None:
@@ -214,7 +214,7 @@ def mail_with(postroom: Running, address: str, pattern: str) -> str:
                 return found[0]
         return None
 
-    wait_until(lambda: look() is not None, seconds=60, what=f"a mail to {address}")
+    wait_until(lambda: look() is not None, seconds=60, what=f"an email to {address}")
     found = look()
     assert found is not None
     return found

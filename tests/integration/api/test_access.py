@@ -14,7 +14,7 @@ import pytest
 from postroom.domain.rate_limits import RateLimiter
 from postroom.services.accounts import api_keys
 from postroom.web.api import middleware
-from postroom.web.api.routing import Cursor, IndexName
+from postroom.web.api.cursors import Cursor, IndexName
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postroom import CommandLine
 from tests.services.waiting import wait_until

@@ -90,6 +90,10 @@ def test_a_list_has_a_language_and_a_postal_address(client: httpx2.Client) -> No
     saved = client.patch("/lists/b", json={"language": "fr"}).json()
     assert (saved["language"], saved["postal_address"]) == ("fr", "Contoso\n1 Main Street")
     assert client.patch("/lists/b", json={"postal_address": ""}).json()["postal_address"] == ""
+    given = {"reply_to": "office@contoso.com", "headers": "X-Team:  Press"}
+    saved = client.patch("/lists/b", json=given).json()
+    assert (saved["reply_to"], saved["headers"]) == ("office@contoso.com", "X-Team: Press")
+    assert client.patch("/lists/b", json={"reply_to": ""}).json()["reply_to"] == ""
     assert client.get("/lists/b").json()["language"] == "fr"
     for field, value in (
         ("language", "xx"),
@@ -98,6 +102,8 @@ def test_a_list_has_a_language_and_a_postal_address(client: httpx2.Client) -> No
         ("postal_address", "x" * 501),
         ("postal_address", "a\u0007b"),
         ("postal_address", None),
+        ("reply_to", "nobody"),
+        ("headers", "Bcc: eve@example.org"),
     ):
         assert fields_of(client.patch("/lists/b", json={field: value})) == [field]
     problem = client.patch("/lists/b", json={"language": "xx"}).json()["errors"][0]["problem"]
@@ -454,3 +460,31 @@ def test_a_client_that_has_the_current_version_gets_304(client: httpx2.Client) -
         assert changed.status_code == 200
         assert changed.headers["etag"] != etag
     assert client.get("/lists/no", headers={"If-None-Match": "*"}).status_code == 404
+
+
+def test_the_emails_of_a_list_are_read_written_and_reset(client: httpx2.Client) -> None:
+    emails = client.get("/lists/news/emails").json()
+    assert len(emails) == 10
+    assert not any(each["own"] for each in emails)
+    place = "/lists/news/emails/confirmation/de"
+    refused = client.put(place, json={"subject": "Hallo", "text": "Hallo"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "text"
+    mine = {"subject": "Hallo", "text": "[Ja]({{ confirm_url }})"}
+    written = client.put(place, json=mine)
+    assert written.status_code == 200, written.text
+    assert written.json() == {"kind": "confirmation", "language": "de", "own": True, **mine}
+    assert written.json() in client.get("/lists/news/emails").json()
+    assert client.delete(place).json()["own"] is False
+    assert client.put("/lists/news/emails/other/de", json=mine).status_code == 404
+    assert client.patch("/lists/news", json={"welcome_email": True}).json()["welcome_email"] is True
+
+
+def test_the_domain_of_a_list_is_checked(client: httpx2.Client) -> None:
+    client.patch("/lists/news", json={"from_address": "news@contoso.example"})
+    checked = client.get("/lists/news/domain-check").json()
+    assert (checked["domain"], checked["findings"]) == ("contoso.example", [])
+    assert (
+        checked["problem"] == "contoso.example is reserved for examples: nobody can send from it."
+    )
+    assert client.get("/lists/nope/domain-check").status_code == 404

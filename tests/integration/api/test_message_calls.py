@@ -13,8 +13,8 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services import idempotency
 from postroom.services.idempotency import Begun, fingerprint_of
-from postroom.services.messages.holds import ACCOUNT, Fault, WaitingReasons
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending.holds import ACCOUNT, Fault, WaitingReasons
 from postroom.transport.contract import FaultScope
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill

@@ -15,6 +15,8 @@ SCHEMATHESIS = Path(sys.executable).with_name("st")
 # rule, a source in MJML or the address of a website looks like, which bytes are a picture, nor
 # compare two options.
 CONFIGURATION = """
+hooks = "mail_serializer"
+
 [[operations]]
 include-name = "POST /media"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 403, 422]
@@ -33,6 +35,15 @@ include-method = ["POST", "PUT", "PATCH"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 """
 
+# It does not know how an email is written.
+SERIALIZER = """
+import schemathesis
+
+@schemathesis.serializer("message/rfc822")
+def write(context, value):
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+"""
+
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ApiServer]:
@@ -46,6 +57,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
 def test_all_checks_of_schemathesis_pass(api: ApiServer, tmp_path: Path) -> None:
     """No fault, no answer that the document does not know, no rule that one side does not keep."""
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
+    (tmp_path / "mail_serializer.py").write_text(SERIALIZER)
     done = subprocess.run(
         [
             SCHEMATHESIS, "run", f"{api.url}/api/v1/openapi.json",

@@ -155,11 +155,22 @@ def test_a_message_goes_to_a_segment_without_the_subscribers_of_other_lists(
     assert client.get(f"{place}/preflight").json()["audience"]["will_receive"] == 1
     everybody = client.patch(place, json={"exclude_segments": [], "exclude_lists": []})
     assert (everybody.json()["exclude_segments"], everybody.json()["exclude_lists"]) == ([], [])
+    both = client.patch(place, json={"more_lists": ["vip"]})
+    assert (both.json()["list"], both.json()["more_lists"]) == ("news", ["vip"])
+    assert client.get(f"{place}/preflight").json()["audience"] == {
+        "will_receive": 3,
+        "excluded": {"duplicate": 1},
+    }
 
 
 def test_an_audience_that_does_not_exist_is_refused_by_its_field(client: httpx2.Client) -> None:
     message = {"list": "news", "subject": "Hi", "html": "<p>Hi</p>"}
-    for audience in ({"segment": "none"}, {"exclude_lists": ["none"]}, {"exclude_lists": ["news"]}):
+    for audience in (
+        {"segment": "none"},
+        {"exclude_lists": ["none"]},
+        {"exclude_lists": ["news"]},
+        {"more_lists": ["none"]},
+    ):
         refused = client.post("/messages", json={**message, **audience})
         assert refused.status_code == 422, refused.text
         assert [each["field"] for each in refused.json()["errors"]] == [*audience]
@@ -197,9 +208,53 @@ def test_a_message_shows_the_values_of_a_subscriber(client: httpx2.Client) -> No
     nobody = {"to": ["bob@example.org"], "subscriber": "nobody@example.org"}
     assert client.post(f"{place}/test", json=nobody).status_code == 404
 
+    adults = "<p>{% if age >= 18 %}An adult{% else %}Somebody{% end %}</p>"
+    assert client.patch(place, json={"html": adults}).status_code == 200
+    shown = client.get(f"{place}/render", params={"email": "ann@example.org"}).json()
+    assert "<p>An adult</p>" in shown["html"]
+    assert "<p>Somebody</p>" in client.get(f"{place}/render").json()["html"]
+
     wrong = client.patch(place, json={"html": "<p>\n{{ age }}</p>"})
     assert wrong.status_code == 200  # a draft keeps everything
     refused = client.post(f"{place}/schedule", json={})
     [error] = refused.json()["errors"]
     assert error["field"] == "body"
     assert error["problem"].startswith("line 2, column 1: {{ age }} may be empty")
+
+
+def test_a_field_is_renamed_with_its_values(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", city="Bern")
+    rule = {"name": "bern", "rule": 'city = "Bern"'}
+    assert client.post("/lists/news/segments", json=rule).status_code == 201
+    place = "/lists/news/fields/city/rename"
+    renamed = client.post(place, json={"name": "town"})
+    assert renamed.status_code == 200, renamed.text
+    assert renamed.json()["name"] == "town"
+    ann = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert ann["attributes"] == {"town": "Bern"}
+    assert client.get("/lists/news/segments/bern").json()["rule"] == 'town = "Bern"'
+    assert client.post(place, json={"name": "x"}).status_code == 404
+    wrong = client.post("/lists/news/fields/town/rename", json={"name": "To wn"})
+    assert wrong.status_code == 422
+
+
+def test_fields_of_all_lists_are_declared_once(client: httpx2.Client) -> None:
+    assert client.get("/fields").json() == []
+    plan = {"name": "tariff", "type": "choice", "choices": ["free", "pro"]}
+    declared = client.put("/fields", json=[plan])
+    assert declared.status_code == 200, declared.text
+    assert [each["name"] for each in client.get("/fields").json()] == ["tariff"]
+    assert "tariff" not in {each["name"] for each in client.get("/lists/news/fields").json()}
+    add(client, "ann@example.org", tariff="pro")
+    rule = {"rule": 'tariff = "pro"'}
+    assert client.post("/lists/news/segments/preview", json=rule).json()["count"] == 1
+    twice = client.put("/lists/news/fields", json=[plan])
+    assert twice.status_code == 422
+    assert "tariff is a field of all lists" in twice.text
+    taken = client.put("/fields", json=[{"name": "city"}])
+    assert taken.status_code == 422
+    assert "the list news has a field city of its own" in taken.text
+    assert client.post("/fields/tariff/rename", json={"name": "price"}).status_code == 200
+    ann = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert ann["attributes"] == {"price": "pro"}
+    assert client.put("/fields", json=[]).status_code == 200

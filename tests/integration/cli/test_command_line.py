@@ -144,8 +144,10 @@ def all_commands(
 WITHOUT_STORE = {"store copy", "cost"}
 # What prints no data: it runs until it is stopped, streams a file, or only says that it did it.
 WITHOUT_JSON = {
-    *("up", "web", "scheduler", "sender", "host"),
-    *("blob get", "message delete", "apikey revoke"),
+    *("up", "web", "scheduler", "sender", "host", "inbound"),
+    *("blob get", "message delete", "apikey revoke", "access revoke", "suppression export"),
+    *("group add", "group remove", "group drop"),
+    *("settings set", "settings reset"),
     *("app remove", "app restart", "app pause", "app resume", "app reload"),
     *("queue purge", "queue delete", "queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),

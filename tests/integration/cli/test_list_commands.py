@@ -223,3 +223,18 @@ def test_fields_and_segments(cli: CommandLine, news: str) -> None:
     assert cli.fails("segment", "show", news, "pros") == "there is no segment 'pros'"
     cli.ok("field", "remove", news, "age")
     assert cli.fails("field", "remove", news, "age") == "there is no field 'age'"
+
+
+def test_the_emails_of_a_list_are_shown_written_and_reset(cli: CommandLine) -> None:
+    cli.ok("list", "create", "garden", "--description", "Garden", "--from", "a@contoso.com")
+    shown = cli.json("list", "email", "show", "garden", "confirmation")
+    assert (shown["language"], shown["own"]) == ("en", False)
+    (cli.folder / "welcome.md").write_text("Bonjour {{ email }}")
+    given = ("garden", "welcome", "--language", "fr")
+    cli.ok("list", "email", "set", *given, "--subject", "Salut", "--text", "welcome.md")
+    shown = cli.json("list", "email", "show", *given)
+    assert (shown["subject"], shown["text"], shown["own"]) == ("Salut", "Bonjour {{ email }}", True)
+    wrong = ("garden", "confirmation", "--subject", "x", "--text", "welcome.md")
+    assert "must contain the link that confirms" in cli.fails("list", "email", "set", *wrong)
+    assert cli.json("list", "email", "reset", *given)["own"] is False
+    assert cli.json("list", "edit", "garden", "--welcome-email")["welcome_email"] is True

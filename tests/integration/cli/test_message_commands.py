@@ -58,8 +58,21 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     cli.ok("message", "edit", ref, "--subject", "Hello", "--text", "body.txt")
     shown = cli.json("message", "show", ref)
     assert (shown["subject"], shown["has_html"], shown["has_text"]) == ("Hello", True, True)
+    cli.ok("message", "edit", ref, "--attach", "body.txt")
+    changed = cli.json("message", "edit", ref, "--attach", "body.htm", "--attach", "body.txt")
+    assert [each["name"] for each in changed["attachments"]] == ["body.htm", "body.txt"]
+    assert cli.json("message", "edit", ref, "--track", "aggregate")["track"] == "aggregate"
+    assert cli.json("message", "edit", ref, "--track", "list")["track"] is None
+    for wrong, words in (("personal", "is not available yet"), ("no", "must be off, aggregate or")):
+        assert words in " ".join(cli.misused("message", "edit", ref, "--track", wrong).split())
     assert [each["ref"] for each in cli.json("message", "ls")["items"]] == [ref]
     assert "Hello" in cli.ok("message", "ls")
+    for reading in ("results", "preflight"):
+        cli.run("message", reading, ref)
+    audit = cli.ok("table", "show", "audit")
+    assert "message edit" in audit
+    assert "message results" not in audit
+    assert "message preflight" not in audit
     cli.ok("message", "delete", ref, "--yes")
     assert cli.fails("message", "show", ref) == f"there is no message '{ref}'"
 
@@ -268,6 +281,11 @@ def test_a_message_goes_to_a_segment_except_another_list(cli: CommandLine) -> No
     assert (shown["segment"], shown["exclude_segments"]) == (None, ["gmail"])
     cli.ok("message", "edit", ref, "--exclude-list", "", "--exclude-segment", "")
     assert "except" not in cli.ok("message", "show", ref)
+    cli.ok("message", "edit", ref, "--also-list", "vip")
+    assert cli.json("message", "show", ref)["more_lists"] == ["vip"]
+    assert "everybody, plus list vip" in cli.ok("message", "show", ref)
+    cli.ok("message", "edit", ref, "--also-list", "")
+    assert cli.json("message", "show", ref)["more_lists"] == []
     wrong = ("message", "create", "news", "--subject", "Hi", "--html", "body.htm")
     assert cli.fails(*wrong, "--segment", "gmx") == (
         "segment: there is no segment 'gmx' of the list news"

@@ -129,3 +129,35 @@ async def test_events_are_shown_and_watched(cli: CommandLine) -> None:
         finally:
             watching.kill()
             watching.communicate(timeout=60)
+
+
+def test_rights_on_lists_are_granted_to_users_groups_and_keys(cli: CommandLine) -> None:
+    cli.ok("list", "create", "news", "--from", "news@example.org", "--description", "News")
+    member = ("user", "add", "eve@example.org", "--role", "member", "--password-stdin")
+    cli.ok(*member, stdin=PASSWORD)
+    assert "access grant" in cli.run("access", "ls").stderr
+    granted = cli.ok("access", "grant", "eve@example.org", "news", "edit")
+    assert granted == "user:eve@example.org on news: view, edit.\n"
+    cli.ok("group", "create", "press")
+    assert cli.fails("group", "create", "press") == "the group 'press' already exists"
+    cli.ok("group", "add", "press", "eve@example.org")
+    cli.ok("access", "grant", "group:press", "news", "send")
+    made = cli.json("apikey", "create", "--only-lists")
+    assert made["only_lists"] is True
+    cli.ok("access", "grant", f"key:{made['id']}", "news", "manage")
+    assert [each["principal"] for each in cli.json("access", "ls", "--list", "news")["items"]] == [
+        "group:press",
+        f"key:{made['id']}",
+        "user:eve@example.org",
+    ]
+    assert cli.json("group", "ls")["items"][0]["members"] == ["eve@example.org"]
+    assert "there is no list 'nope'" in cli.fails("access", "grant", "group:press", "nope", "view")
+    for who in ("group:nope", "key:000000000000", "nobody@example.org"):
+        assert "there is no" in cli.fails("access", "grant", who, "news", "view")
+    assert cli.fails("access", "grant", "nobody", "news", "view").startswith("principal: must be")
+    cli.misused("access", "grant", "group:press", "news", "everything")
+    cli.ok("access", "revoke", "eve@example.org", "news")
+    cli.ok("group", "drop", "press", "eve@example.org")
+    cli.ok("group", "remove", "press", "--yes")
+    cli.ok("apikey", "revoke", made["id"])
+    assert cli.json("access", "ls")["items"] == []

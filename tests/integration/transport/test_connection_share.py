@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from postroom.sender.limits.connection_share import PARTITION, shared_connections
+from postroom import hosted
+from postroom.domain.messages.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.hits import HIT_QUEUE
+from postroom.sender.limits import connection_share
+from postroom.sender.limits.connection_share import PARTITION, count_senders, shared_connections
 from postroom.sender.limits.stored_limits import TABLE
-from postroom.storage import Entity, Store, open_store
+from postroom.storage import Entity, KeyRange, Store, StoreOutage, open_store
 from postroom.transport.contract import Transport
 from postroom.transport.registry import open_transport
 from postroom.transport.smtp.smtp_transport import SmtpTransport
+from tests.integration.usecases.faults import Fate, Fated
 from tests.services.plain_mailing import Notes, PlainMailing, many
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.services.waiting import until
+
+App = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
 
 
 @pytest.fixture
@@ -89,3 +97,84 @@ async def test_everybody_has_one_connection_at_least(store: Store, tmp_path: Pat
             shared_connections(store, transport, "we", 2),
         ):
             assert await connections_of(transport) == 1
+
+
+async def test_a_sender_that_starts_in_an_outage_begins_with_one_connection(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_share, "_EVERY", 0.05)
+    is_down = True
+
+    async def fail() -> None:
+        if is_down:
+            raise StoreOutage("the store does not answer")
+
+    fated = Fated(store, Fate(before=dict.fromkeys(range(1, 100_000), fail)))
+    with running_recording_smtp(delay=0.01) as server:
+        async with (
+            transport_to(server, tmp_path) as transport,
+            shared_connections(fated, transport, "we", 4),
+        ):
+            assert await connections_of(transport) == 1
+            is_down = False
+            await until_it_uses(transport, 4)
+
+
+async def test_senders_without_a_common_limit_are_counted(store: Store, tmp_path: Path) -> None:
+    with running_recording_smtp(delay=0.01) as server:
+        async with (
+            transport_to(server, tmp_path) as one,
+            transport_to(server, tmp_path) as two,
+            shared_connections(store, one, "one", None),
+            shared_connections(store, two, "two", None),
+        ):
+            assert await count_senders(store) == 2
+            await until_it_uses(one, 8)
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a worker process with the same store."""
+    monkeypatch.setattr(hosted, "set_up_observation", lambda *_, **__: None)
+    monkeypatch.setenv("POSTROOM_DATA", str(tmp_path))
+    monkeypatch.setenv("POSTROOM_STORE", f"sqlite:///{tmp_path}/postroom.db")
+    monkeypatch.setenv("POSTROOM_TRANSPORT", "outbox:")
+
+
+async def signs_of_life(store: Store) -> int:
+    return len([row async for row in store.table(TABLE).scan(KeyRange.only(PARTITION))])
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("serve", [hosted.serve_sender, hosted.serve_confirmations])
+async def test_parts_that_send_count_as_senders(serve: App, store: Store) -> None:
+    stopping = asyncio.Event()
+    running = asyncio.ensure_future(serve(stopping, lambda _: None))
+
+    async def is_counted() -> bool:
+        return running.done() or await signs_of_life(store) == 1
+
+    await until(is_counted, "it counts as a sender")
+    stopping.set()
+    await running
+    assert await signs_of_life(store) == 0
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("serve", "queue"), [(hosted.serve_hits, HIT_QUEUE), (hosted.serve_bounces, BOUNCE_QUEUE)]
+)
+async def test_parts_that_only_record_do_not(serve: App, queue: str, store: Store) -> None:
+    await store.queue(queue).put("nonsense, which is set aside")
+    stopping = asyncio.Event()
+    running = asyncio.ensure_future(serve(stopping, lambda _: None))
+
+    async def has_worked() -> bool:
+        return running.done() or (await store.queue(queue).info()).length == 0
+
+    await until(has_worked, "it has worked")
+    found = await signs_of_life(store)
+    stopping.set()
+    await running
+    assert found == 0
+    assert len(await store.queue(f"{queue};poison").peek(2)) == 1

@@ -272,7 +272,7 @@ async def test_a_server_that_never_greets_is_unreachable() -> None:
             results, _ = await send(transport, ["a"])
 
     assert kinds(results) == [HELD]
-    assert "does not answer" in results[0].reply
+    assert "does not respond" in results[0].reply
     assert results[0].reason == "The mail server is not responding"
 
 

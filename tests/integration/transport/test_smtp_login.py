@@ -243,7 +243,7 @@ async def test_an_invalid_host_name() -> None:
 
 async def test_a_server_that_says_nothing(authority: tuple[Path, Path]) -> None:
     with running_recording_smtp(Rule("greeting", wait=30)) as server:
-        assert "does not answer" in await problem(server.url)
+        assert "does not respond" in await problem(server.url)
 
 
 async def test_a_server_that_is_no_mail_server() -> None:

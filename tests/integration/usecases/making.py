@@ -8,6 +8,8 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.messages.messages import Message
 from postroom.services import entities
+from postroom.services.audience.consent.consent_ledger import ConsentLedger, LedgerReport
+from postroom.services.audience.consent.ledger_rows import PREFIXES
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity, Insert, KeyRange, Store
@@ -61,7 +63,8 @@ async def rows_of(store: Store, table: str, partition: str) -> list[Entity]:
 
 
 async def check_pairs(store: Store, name: str) -> set[str]:
-    """Check that `email:` rows and `guid:` rows belong together; return the addresses."""
+    """Check that `email:` rows and `guid:` rows belong together, and that the consent ledger is
+    intact; return the addresses."""
     rows = await rows_of(store, entities.LISTS, name)
     by_email = {
         row.row.removeprefix("email:"): row.properties["SubscriberGUID"]
@@ -74,7 +77,11 @@ async def check_pairs(store: Store, name: str) -> set[str]:
         if row.row.startswith("guid:")
     }
     assert by_email == by_guid
-    assert len(rows) - 2 * len(by_email) <= 1, "nothing but the list's own row beside them"
+    entries = [row for row in rows if row.row.startswith(PREFIXES)]
+    others = len(rows) - len(entries) - 2 * len(by_email)
+    assert others <= 1, "nothing but the list's own row beside them"
+    ledger = ConsentLedger(store).faults(ListName(name), LedgerReport())
+    assert [each async for each in ledger] == []
     return set(by_email)
 
 

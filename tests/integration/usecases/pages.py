@@ -23,8 +23,14 @@ from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settling import settled
 from postroom.services import entities
-from postroom.services.messages.holds import Holds, WaitingReasons
-from postroom.services.messages.page_rows import Page, PageRows, page_entity, page_from, page_row
+from postroom.services.messages.sending.holds import Holds, WaitingReasons
+from postroom.services.messages.sending.page_rows import (
+    Page,
+    PageRows,
+    page_entity,
+    page_from,
+    page_row,
+)
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, datetime, timedelta
 
-from postroom.services.audience.growth_history import (
+from postroom.services.audience.growth.growth_history import (
     Curve,
     GrowthPoint,
     Joined,

@@ -60,8 +60,8 @@ def test_many_guids_have_the_form_of_one() -> None:
 
 
 def test_every_bit_of_a_guid_that_may_vary_does() -> None:
-    at_once = new_guids(2000)
-    assert varying_bits(at_once) == 122 - 16  # they begin alike
+    together = new_guids(2000)
+    assert varying_bits(together) == 122 - 16  # they begin alike
     assert varying_bits([new_guids(1)[0] for _ in range(2000)]) == 122
 
 

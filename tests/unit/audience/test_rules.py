@@ -33,6 +33,11 @@ FIELDS = {
     "plan": FieldType.CHOICE,
     "topics": FieldType.CHOICES,
 }
+SENT, UNSENT = "639040123456789012", "639040123456789013"
+RECEIVED = {
+    SENT: {"ann@example.org", *(f"user{each:06}@example.com" for each in range(0, 9, 2))},
+    UNSENT: {f"user{each:06}@example.com" for each in range(0, 9, 3)},
+}
 ANN: Mapping[str, FieldValue] = {
     "email": "Ann@Example.org",
     "city": "Zürich",
@@ -45,10 +50,12 @@ ANN: Mapping[str, FieldValue] = {
 }
 
 
-def selects(rule: str, row: Mapping[str, FieldValue]) -> bool:
+def selects(
+    rule: str, row: Mapping[str, FieldValue], fields: Mapping[str, FieldType] = FIELDS
+) -> bool:
     parsed = parse_rule(rule)
-    check_rule(parsed, FIELDS)
-    return compile_rule(parsed, TODAY)(row)
+    check_rule(parsed, fields, may_ask_messages=True)
+    return compile_rule(parsed, TODAY, RECEIVED)(row)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,7 @@ def selects(rule: str, row: Mapping[str, FieldValue]) -> bool:
         "((((vip = true))))",
         "not not vip = true",
         'city != "a \\"quoted\\" word and a \\\\"',
+        f"received {SENT} and not received {UNSENT}",
     ],
 )
 def test_a_rule_selects(rule: str) -> None:
@@ -190,6 +198,10 @@ def test_a_period_ends_today(period: str, first: date) -> None:
             "line 1, column 17: expected days, weeks, months or years, not moons",
         ),
         (
+            "age = 1 or received 12",
+            "line 1, column 21: expected the reference of a message, which has 18 digits, not 12",
+        ),
+        (
             "age = 1234567890123456",
             "line 1, column 7: a number must have at most 15 digits, not 16",
         ),
@@ -209,6 +221,12 @@ def test_a_mistake_is_named_with_its_place(rule: str, problem: str) -> None:
         selects(rule, ANN)
     assert caught.value.problem == problem
     assert problem.startswith(f"line {caught.value.line}, column {caught.value.column}: ")
+
+
+def test_only_segments_ask_who_received_a_message() -> None:
+    with pytest.raises(RuleError, match="received can be used in segments only"):
+        check_rule(parse_rule(f"not received {SENT}"), FIELDS)
+    assert selects("received = 3", {"received": 3}, {**FIELDS, "received": FieldType.INTEGER})
 
 
 def test_deep_nesting_is_no_problem() -> None:
@@ -290,15 +308,23 @@ def _words(text: str) -> list[str]:
     return [word.replace("_", " ") for word in joined]
 
 
-rules = st.recursive(
-    comparison(),
-    lambda part: st.one_of(
-        part.filter(lambda each: not isinstance(each, Not)).map(Not),
-        st.lists(part, min_size=2, max_size=3).map(lambda parts: AllOf(tuple(parts))),
-        st.lists(part, min_size=2, max_size=3).map(lambda parts: AnyOf(tuple(parts))),
-    ),
-    max_leaves=6,
+def rules_of(comparisons: st.SearchStrategy[Rule]) -> st.SearchStrategy[Rule]:
+    return st.recursive(
+        comparisons,
+        lambda part: st.one_of(
+            part.filter(lambda each: not isinstance(each, Not)).map(Not),
+            st.lists(part, min_size=2, max_size=3).map(lambda parts: AllOf(tuple(parts))),
+            st.lists(part, min_size=2, max_size=3).map(lambda parts: AnyOf(tuple(parts))),
+        ),
+        max_leaves=6,
+    )
+
+
+rules = rules_of(comparison())
+received = st.sampled_from([SENT, UNSENT]).map(
+    lambda ref: Comparison("email", Operator.RECEIVED, (ref,))
 )
+rules_with_messages = rules_of(comparison() | received)
 
 
 def model(rule: Rule, row: Mapping[str, Any]) -> bool:
@@ -310,6 +336,8 @@ def model(rule: Rule, row: Mapping[str, Any]) -> bool:
             return min(model(each, row) for each in parts)
         case AnyOf(parts):
             return max(model(each, row) for each in parts)
+    if rule.operator is Operator.RECEIVED:
+        return row["email"] in RECEIVED[str(rule.values[0])]
     value = row.get(rule.field)
     if value in (None, "", []):
         return rule.operator in (Operator.EMPTY, Operator.NOT_EQUAL, Operator.NOT_IN)

@@ -48,6 +48,7 @@ EVERY_BLOCK: Final = json.dumps(
                 "align": "center",
                 "colour": "#ffcc00",
             },
+            {"type": "heading", "text": "In the shed"},
             {"type": "columns", "columns": [_COLUMN, _COLUMN]},
             {"type": "columns", "columns": [[{"type": "text", "html": "x"}]] * 3},
             {"type": "divider"},

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from postroom.composing.blocks.canvas import compile_canvas
 from postroom.composing.brand import EmailBrand
 from postroom.composing.builtin import BUILT_IN
-from postroom.composing.canvas import compile_canvas
 from postroom.composing.compiler import compile_source
+from postroom.composing.layouts import Layout
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.plaintext import text_from_html
+from postroom.mail.bodies.plaintext import text_from_html
 
 BRAND = EmailBrand(name="Garden club")
 PLACEHOLDER = "/static/placeholder.svg"
@@ -54,6 +55,29 @@ def test_the_canvas_shows_what_the_email_shows() -> None:
     source = json.dumps({"version": 1, "blocks": BLOCKS})
     email = compile_source(source, MessageFormat.BLOCKS, BRAND)
     assert text_from_html(canvas_of(BLOCKS)) == email.text
+
+
+def test_parts_of_a_template_with_a_condition_are_shown_without_its_markers() -> None:
+    section = "<mj-section><mj-column><mj-text>{}</mj-text></mj-column></mj-section>"
+    layout = Layout(
+        '<mjml><mj-body>{% slot content %}<mj-raw>{% if language = "de" %}</mj-raw>'
+        + section.format("Guten Tag")
+        + "<mj-raw>{% else %}</mj-raw>"
+        + section.format('Hello {% if language = "fr" %}là{% end %}')
+        + "<mj-raw>{% end %}</mj-raw></mj-body></mjml>"
+    )
+    source = json.dumps({"version": 1, "blocks": BLOCKS})
+    made = compile_canvas(source, BRAND, layout, PLACEHOLDER)
+    assert made.errors == []
+    assert "{%" not in made.html
+    assert text_from_html(made.html).endswith("Guten Tag\n\nHello là\n")
+
+
+def test_a_block_of_which_the_email_shows_nothing_is_still_there_to_be_selected() -> None:
+    shown = canvas_of([{"type": "social"}, {"type": "footer"}], "letter")
+    assert marks_in(shown) == ["0", "1"]
+    assert "It has none yet." in shown
+    assert "The footer of the template is shown instead" in shown
 
 
 def test_text_is_free_of_inlined_styles_so_that_it_can_be_edited() -> None:

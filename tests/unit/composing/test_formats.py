@@ -4,13 +4,14 @@ import json
 
 import pytest
 
+from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import LARGEST_SOURCE, compile_source
 from postroom.composing.conversions import convert
 from postroom.composing.findings import Finding, Level
 from postroom.composing.layouts import Layout, LayoutFormat
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import check_fields
+from postroom.mail.personal.merge_fields import check_fields
 from tests.unit.composing.samples import BRAND, EVERY_BLOCK, MARKDOWN
 
 HTML, MARKDOWN_, MJML, BLOCKS = (
@@ -184,6 +185,13 @@ def test_a_template_of_mjml_gets_content_in_any_format() -> None:
         assert not compiled.findings
         assert "Hi" in compiled.html
         assert ("Yes: &lt;Ann&gt;" in compiled.html) == ("more: Yes" in source)
+
+
+def test_the_text_of_a_footer_is_kept_in_a_template_that_has_a_footer() -> None:
+    source = json.dumps({"version": 1, "blocks": [{"type": "footer", "text": "Just reply."}]})
+    compiled = compile_source(source, MessageFormat.BLOCKS, BRAND, BUILT_IN["letter"].layout)
+    assert compiled.text.count("Just reply.") == 1
+    assert compiled.html.count("{{ unsubscribe_url }}") == 1
 
 
 def test_a_template_of_html_gets_markdown_or_html() -> None:

@@ -4,17 +4,20 @@ After a change that is meant, write the files again and look at them:
 `POSTROOM_WRITE_GOLDEN=1 .venv/bin/pytest tests/unit/composing/test_golden.py`
 """
 
+import json
 import os
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from postroom.composing.blocks.blocks import Block
 from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import Compiled
 from postroom.composing.layouts import slots_of
 from postroom.mail.mail_reader import read_mail
-from tests.unit.composing.samples import BRAND, every_sample
+from tests.unit.composing.samples import BRAND, EVERY_BLOCK, every_sample
 from tests.unit.mail.mailings import GUID, mailing, recipient
 from tests.unit.mail.strict import bodies, parse
 
@@ -31,6 +34,11 @@ def test_a_sample_is_compiled_to_its_golden_file(name: str, kind: str) -> None:
     if os.environ.get("POSTROOM_WRITE_GOLDEN"):
         file.write_text(compiled, encoding="utf-8")
     assert compiled == file.read_text(encoding="utf-8")
+
+
+def test_every_kind_of_block_is_in_a_golden_file() -> None:
+    used = {each["type"] for each in json.loads(EVERY_BLOCK)["blocks"]}
+    assert used == {kind.__struct_config__.tag for kind in get_args(Block)}
 
 
 class _Reader(HTMLParser):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from postroom.composing.compiler import compile_source
 from postroom.composing.findings import Level
-from postroom.composing.mjml import inline_styles
+from postroom.composing.mjml.markup import inline_styles
 from postroom.composing.sanitising import sanitise
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.html import HtmlTag, tokens
+from postroom.mail.bodies.html import HtmlTag, tokens
 from tests.unit.composing.samples import BRAND
 
 SECTION = "<mjml><mj-body><mj-section><mj-column>{}</mj-column></mj-section></mj-body></mjml>"

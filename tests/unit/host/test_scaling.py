@@ -82,7 +82,7 @@ def test_servers_begin_with_one_and_get_help_while_they_fall_behind() -> None:
     assert serving(Demand(ready=PAGES_PER_PROCESS * 100), 1) == 1, "it has only just arrived"
     assert serving(Demand(ready=PAGES_PER_PROCESS * 100, oldest=5.0), 1) == 2
     assert serving(Demand(ready=PAGES_PER_PROCESS * 2, oldest=5.0), 3) == 3
-    assert serving(Demand(), 3) == 3, "idle ones stop by themselves"
+    assert serving(Demand(), 3) == 3, "idle ones stop on their own"
 
 
 def test_only_quick_handlers_have_messages_on_their_way() -> None:

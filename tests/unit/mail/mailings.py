@@ -9,14 +9,18 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.brand import Brand
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
+from postroom.mail.bodies.attached_files import AttachedFile
+from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.personal.merge_fields import Columns
 from postroom.mail.system_mail import compile_confirmation
 
 GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 OTHER_GUID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 DATE = datetime(2026, 11, 15, 7, 28, 20, tzinfo=UTC)
-URL = f"https://lists.example.com/unsubscribe?id={GUID}&listName=contoso1"
+REF = "638987654321098765"
+URL = f"https://lists.example.com/unsubscribe?id={GUID}&listName=contoso1&ref={REF}"
 LEAVE = "{{ unsubscribe_url }}"
 
 
@@ -28,7 +32,7 @@ def recipient(
 
 def mailing(
     *,
-    ref: str = "638987654321098765",
+    ref: str = REF,
     subject: str = "News",
     html: str | None = None,
     text: str | None = None,
@@ -40,7 +44,13 @@ def mailing(
     language: str = "en",
     postal_address: str = "",
     preheader: str = "",
+    from_name: str = "",
+    reply_to: str = "",
+    headers: str = "",
+    attachments: Sequence[AttachedFile] = (),
     fields: Sequence[str] = (),
+    conditions: Sequence[str] = (),
+    envelope: EnvelopeTokens | None = None,
 ) -> Mailing:
     return compile_mailing(
         ref=MessageRef(ref),
@@ -55,7 +65,12 @@ def mailing(
         language=language,
         postal_address=postal_address,
         preheader=preheader,
-        fields=fields,
+        from_name=from_name,
+        reply_to=reply_to,
+        headers=headers,
+        attachments=attachments,
+        columns=Columns(tuple(fields), tuple(conditions)),
+        envelope=envelope,
     )
 
 

@@ -31,7 +31,7 @@ def check_lines(raw: bytes) -> list[bytes]:
 
 
 def read_headers(raw: bytes, *, smtputf8: bool = False) -> dict[str, bytes]:
-    """The headers of a mail, unfolded; each is there once, and in ASCII unless SMTPUTF8 is used."""
+    """The headers of an email, unfolded; each occurs once, in ASCII unless SMTPUTF8 is used."""
     found: dict[str, bytes] = {}
     name = ""
     for line in raw.partition(b"\r\n\r\n")[0].split(b"\r\n"):

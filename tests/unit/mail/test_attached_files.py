@@ -10,7 +10,7 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.attachments import (
-    LARGEST_IN_ALL,
+    LARGEST_IN_TOTAL,
     MOST,
     Attachment,
     check_attachments,
@@ -18,7 +18,7 @@ from postroom.domain.messages.attachments import (
     parse_stored,
     stored_text,
 )
-from postroom.mail.attached_files import AttachedFile
+from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import SplicedMailing
 from tests.unit.mail.mailings import DATE, recipient
@@ -123,7 +123,7 @@ def test_names_and_types_are_harmless(name: str, kept: str, kind: str) -> None:
 
 
 def test_files_are_limited_together() -> None:
-    big = Attachment("a.pdf", "application/pdf", LARGEST_IN_ALL, "a" * 64)
+    big = Attachment("a.pdf", "application/pdf", LARGEST_IN_TOTAL, "a" * 64)
     assert check_attachments([big]) == (big,)
     small = Attachment("b.pdf", "application/pdf", 1, "b" * 64)
     with pytest.raises(Invalid, match="at most 10"):

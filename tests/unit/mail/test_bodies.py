@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import LARGEST_BODY
-from postroom.mail.body_files import clean_body, html_from_file, text_from_file
+from postroom.mail.bodies.body_files import clean_body, html_from_file, text_from_file
 
 TEXT = "Grüße – “dear” reader, 5 €"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.mail.documents import is_document
+from postroom.mail.bodies.documents import is_document
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.mail.merge_fields import check_fields, find_fields, list_fields_in
+from postroom.mail.personal.merge_fields import check_fields, find_fields, list_fields_in
 
 
 @pytest.mark.parametrize("written", ["{{ email }}", "{{email}}", "{{  email\t}}"])

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing
-from tests.unit.mail.mailings import DATE, GUID, URL, confirmation, mailing, recipient
+from postroom.services.audience.bounces.providers.provider_hooks import HOOKS
+from tests.unit.mail.mailings import DATE, GUID, REF, URL, confirmation, mailing, recipient
 from tests.unit.mail.strict import check_lines, parse, read_headers
 
 HOSTILE = [
@@ -40,7 +41,8 @@ DIFFICULT = [
 ]
 EXPECTED = [
     *("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe"),
-    *("list-unsubscribe-post", "mime-version", "content-type", "content-transfer-encoding"),
+    *("list-unsubscribe-post", "feedback-id", "mime-version", "content-type"),
+    "content-transfer-encoding",
 ]
 one_liners = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), min_size=1
@@ -83,8 +85,8 @@ def test_a_long_link_is_never_folded() -> None:
     base = "https://lists.example.com/" + "a" * 470
     raw = mailing(base_url=base + "/", list_name="n" * 100).mail(recipient())
     parse(raw)
-    line = f"\r\nList-Unsubscribe: <{base}/unsubscribe?id={GUID}&listName={'n' * 100}>\r\n"
-    assert line.encode() in raw
+    link = f"{base}/unsubscribe?id={GUID}&listName={'n' * 100}&ref={REF}"
+    assert f"\r\nList-Unsubscribe: <{link}>\r\n".encode() in raw
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -247,3 +249,50 @@ def test_a_local_part_beyond_ascii_is_utf8_and_says_that_it_needs_smtputf8() -> 
     assert headers["to"].decode() == "한글@example.org"
     assert headers["from"].decode() == "Contoso news <jürgen@contoso.example>"
     assert "한글@example.org" in parse(raw, smtputf8=True).get_content()
+
+
+def test_feedback_id_names_message_list_and_sender() -> None:
+    found = read_headers(mailing(list_name="news.de").mail(recipient()))
+    assert found["feedback-id"] == b"638987654321098765:news.de:bulk:contoso-example"
+
+
+def test_a_list_adds_headers_of_its_own() -> None:
+    made = mailing(headers="X-Campaign: Frühling\nX-SES-CONFIGURATION-SET: news")
+    found = parse(made.mail(recipient()))
+    assert (found["X-Campaign"], found["X-SES-CONFIGURATION-SET"]) == ("Frühling", "news")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Bcc: eve@example.org",
+        "X-Campaign",
+        "X-Campaign: ",
+        "X-: a",
+        "X-A B: a",
+        "X-Postroom: a",
+        "X-A: 1\nx-a: 2",
+        "X-A: a\u2028Bcc: eve@example.org",
+        "X-A: a\x0bBcc: eve@example.org",
+        "X-A: a\rBcc: eve@example.org",
+        "X-A: " + "a" * 201,
+        "\n".join(f"X-{number}: a" for number in range(11)),
+    ],
+    ids=range(12),
+)
+def test_no_other_header_can_be_added(line: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        mailing(headers=line)
+    assert refused.value.field == "headers"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for hook in HOOKS.values() for name in hook.headers),
+        *("x-smtpapi", "X-MSYS-API-2", "X-Mailgun-Recipient-Variables", "X-PM-Metadata-list"),
+    ],
+)
+def test_no_header_can_take_over_a_providers_recipients_or_our_marks(name: str) -> None:
+    with pytest.raises(Invalid, match=f"headers: must not contain {name}"):
+        mailing(headers=f'{name}: {{"to": ["eve@example.org"]}}')

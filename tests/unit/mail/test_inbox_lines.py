@@ -11,9 +11,9 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
+from postroom.mail.bodies.preheader import with_preheader
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.preheader import with_preheader
 
 DATE = datetime(2026, 11, 15, 9, tzinfo=UTC)
 ANN = Recipient(Address("ann@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000"))

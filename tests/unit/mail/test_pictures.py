@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.html import unseen_pictures
+from postroom.mail.bodies.html import unseen_pictures
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A mail as text with placeholders: filled in by a relay, it says the same as ours."""
+"""An email as text with placeholders: filled in by a relay, it says the same as ours."""
 
 import html
 
@@ -47,14 +47,14 @@ def test_the_headers_are_those_of_the_mail_that_we_make_ourselves() -> None:
     made, to = templated(description="Нов́ости Contoso, еженедельные и очень подробные"), recipient()
     ours = read_headers(made.mail(to))
     theirs = made.headers(to)
-    assert set(theirs) == {"List-Id", "List-Unsubscribe", "List-Unsubscribe-Post"}
+    assert set(theirs) == {"List-Id", "List-Unsubscribe", "List-Unsubscribe-Post", "Feedback-ID"}
     for name, value in theirs.items():
         assert value.encode() == ours[name.lower()].replace(b"\r\n", b"")
         assert value.isascii()
         assert value.isprintable()
     assert theirs["List-Unsubscribe"] == f"<{URL}>"
     assert theirs["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
-    assert set(made.parts().headers) == {"List-Id", "List-Unsubscribe-Post"}
+    assert set(made.parts().headers) == {"List-Id", "List-Unsubscribe-Post", "Feedback-ID"}
     assert made.parts().from_name.startswith("Нов́ости")
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.mail.merge_fields import check_fields
-from postroom.mail.plaintext import text_from_html
+from postroom.mail.bodies.plaintext import text_from_html
+from postroom.mail.personal.merge_fields import check_fields
 
 
 @pytest.mark.parametrize(

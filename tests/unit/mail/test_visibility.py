@@ -5,7 +5,7 @@ import time
 import pytest
 
 from postroom.domain.messages.messages import LARGEST_BODY
-from postroom.mail.html import shows_html, shows_text
+from postroom.mail.bodies.html import shows_html, shows_text
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "\t\r\n\u00a0\u2003", "\u200b\ufeff\u00ad\n", "\x0c"])

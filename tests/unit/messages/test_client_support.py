@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from postroom.services.messages.client_support import missing_features
+from postroom.services.messages.checks.client_support import missing_features
 from tests.services.waiting import BUSY
 
 

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from postroom.services.messages import link_checks
-from postroom.services.messages.background_checks import BackgroundChecks
-from postroom.services.messages.link_checks import LinkTrial, is_public, web_links
+from postroom.services.messages.checks import link_checks
+from postroom.services.messages.checks.background_checks import BackgroundChecks
+from postroom.services.messages.checks.link_checks import LinkTrial, is_public, web_links
 from tests.services.waiting import BUSY
 
 NAMES = {"site.contoso.com": ["127.0.0.1"], "inside.contoso.com": ["10.0.0.1"],
@@ -88,11 +88,11 @@ async def test_a_link_that_does_not_work_is_named_with_its_reason(
     monkeypatch.setattr(link_checks, "_SECONDS", 0.5 * BUSY)
     answers = {"/loop": "302 Found\r\nLocation: /loop", "/broken": "500 No", "/hang": "hang"}
     async with serving(answers) as web:
-        assert await fault(web, "/gone") == "answers with the status 404"
+        assert await fault(web, "/gone") == "responds with status 404"
         assert web.asked == ["HEAD /gone", "GET /gone"]
-        assert await fault(web, "/broken") == "answers with the status 500"
+        assert await fault(web, "/broken") == "responds with status 500"
         assert await fault(web, "/loop") == "redirects too often"
-        assert "does not answer within" in await fault(web, "/hang")
+        assert "does not respond within" in await fault(web, "/hang")
         assert "does not exist" in await fault(web, "/", "nowhere.contoso.com")
         assert await TRIAL.fault("http://[nonsense") == "is not a valid address"
 
@@ -154,7 +154,7 @@ async def test_slow_lookups_keep_no_other_thread_busy(monkeypatch: pytest.Monkey
     links = [f"http://{number}.contoso.com/" for number in range(40)]
     try:
         faults = await asyncio.gather(*map(trial.fault, links))
-        assert all("does not answer within" in each for each in faults)
+        assert all("does not respond within" in each for each in faults)
         async with asyncio.timeout(5.0 * BUSY):
             assert await asyncio.to_thread(lambda: "free") == "free"
     finally:
@@ -197,3 +197,17 @@ async def test_checks_run_in_the_background_once_and_are_remembered() -> None:
     checks.start(["c"])
     await checks.close()
     assert checks.waiting(["c"]) == 0
+
+
+async def test_a_result_that_is_not_remembered_is_checked_again() -> None:
+    asked: list[str] = []
+
+    async def check(name: str) -> str:
+        asked.append(name)
+        return name
+
+    checks = BackgroundChecks(check, remembered=0.0)
+    for _ in range(2):
+        checks.start(["a"])
+        await checks.wait(["a"], 5.0 * BUSY)
+    assert asked == ["a", "a"]

@@ -7,7 +7,7 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.domain.units import is_skipped
-from postroom.web.admin.messages.message_drafts import parse_local_time, zones
+from postroom.web.admin.messages.drafting.message_drafts import parse_local_time, zones
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from postroom.domain.messages.pictures import (
     media_in,
     name_from_file,
 )
-from postroom.services.messages.picture_files import encode_again
+from postroom.services.messages.media.picture_files import encode_again
 from tests.services.pictures import animation, encoded, opened, picture
 
 HASH, OTHER = "0123456789abcdef" * 4, "f" * 64

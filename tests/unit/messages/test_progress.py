@@ -8,7 +8,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
-from postroom.services.messages.progress import LastCount
+from postroom.services.messages.sending.progress import LastCount
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 MESSAGE = Message(

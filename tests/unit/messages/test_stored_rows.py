@@ -23,6 +23,7 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
     found = entities.list_from(Entity("news", entities.LIST_ROW, row))
     assert (found.language, found.postal_address) == ("en", "")
     assert found.brand == Brand()
+    assert found.track == "off"
     flags = {
         each.stored_as: False
         for each in PROPERTIES.values()
@@ -32,6 +33,7 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
         **row,
         "Language": "en",
         "Font": "sans",
+        "Track": "off",
         **flags,
     }
     unknown = entities.list_from(Entity("news", entities.LIST_ROW, {**row, "Font": "gothic"}))

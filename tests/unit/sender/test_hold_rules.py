@@ -9,7 +9,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.faults.refusals import RecentResults, Suspicion
-from postroom.services.messages.holds import (
+from postroom.services.messages.sending.holds import (
     ACCOUNT,
     Fault,
     Hold,

@@ -9,8 +9,8 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.pages.settling import is_due, seconds_until_due, settled
-from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Holds, opened
-from postroom.services.messages.page_rows import (
+from postroom.services.messages.sending.holds import ACCOUNT, Fault, HoldKey, Holds, opened
+from postroom.services.messages.sending.page_rows import (
     FREE,
     Page,
     PageClaim,

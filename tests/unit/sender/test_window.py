@@ -11,9 +11,9 @@ TICK = 0.01
 class Server:
     """Sends the emails of pages in hand, so many a second; some it never answers."""
 
-    def __init__(self, at_once: int = 16, most: int = 32) -> None:
+    def __init__(self, concurrency: int = 16, most: int = 32) -> None:
         self.now = 1000.0
-        self.window = Window(at_once, most, lambda: self.now)
+        self.window = Window(concurrency, most, lambda: self.now)
         self.pages: list[int] = []  # emails that are left of each
         self.sent = 0
         self.unanswered = 0

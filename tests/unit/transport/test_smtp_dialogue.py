@@ -47,7 +47,7 @@ class Talk:
         if self.pauses:
             self.dialogue.paused()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self.hung_up = True
 
     def rest(self) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from postroom.services.audience.growth_history import Curve, GrowthPoint
+from postroom.services.audience.growth.growth_history import Curve, GrowthPoint
 from postroom.web.rendering.charts import HEIGHT, WIDTH, axis_ticks, growth_chart
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.audience.list_rights import ListRight
+from postroom.services.accounts.presets import PRESETS
 from postroom.services.accounts.users import Role
 from postroom.web.admin.operations.search import _ACTIONS
 from postroom.web.app import VIEWS
@@ -18,20 +20,23 @@ MOST_COMPRESSED = 120 * 1024
 TEMPLATES = FOLDER / "templates"
 
 
-def test_every_place_requires_the_role_of_its_view() -> None:
-    roles = {each.path: each.role for each in VIEWS if "GET" in each.methods}
+def test_every_place_requires_what_its_view_requires() -> None:
+    needs = {each.path: each.needs for each in VIEWS if "GET" in each.methods}
     places = [*MAIN, ACCOUNT, *_ACTIONS, *(each for group in GROUPS for each in group.places)]
-    assert {each.path: each.role for each in places} == {
-        each.path: roles[each.path] for each in places
+    assert {each.path: each.needs for each in places} == {
+        each.path: needs[each.path] for each in places
     }
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_nobody_is_offered_a_place_that_is_refused(role: Role) -> None:
-    places = places_for(role.includes)
-    assert places[: len(MAIN)] == MAIN
-    assert all(role.includes(each.role) for each in places)
-    assert all(group.places for group in groups_for(role.includes))
+    def may(what: Role | ListRight) -> bool:
+        return role.includes(what) if isinstance(what, Role) else what in PRESETS[role]
+
+    places = places_for(may)
+    assert places[: len(MAIN)] == MAIN or role is Role.MEMBER
+    assert all(may(each.needs) for each in places)
+    assert all(group.places for group in groups_for(may))
     assert ("/settings" in {each.path for each in places}) == (role is Role.ADMINISTRATOR)
 
 

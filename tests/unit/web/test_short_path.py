@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from postroom.web.api.app import ROUTERS
-from postroom.web.api.routing import Handler, shortened
+from postroom.web.api.short_calls import Handler, shortened
 
 
 class Order(BaseModel):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.web.admin.messages.version_diff import PieceKind, differing_pieces
+from postroom.web.admin.messages.drafting.version_diff import PieceKind, differing_pieces
 
 OLD, NEW, SAME, GAP = PieceKind.OLD, PieceKind.NEW, PieceKind.SAME, PieceKind.GAP
 

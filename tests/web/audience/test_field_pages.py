@@ -10,6 +10,8 @@ import pytest
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.services.accounts.users import Role
+from postroom.services.audience.fields import field_changes
+from postroom.web.admin.audience import fields
 from tests.web.site import Site, Visitor
 
 HERE = "/lists/news"
@@ -169,6 +171,22 @@ async def test_deleting_asks_first_and_says_who_has_a_value(site: Site, editor: 
     assert await declared(site) == []
     await editor.post(f"{HERE}/field", form())
     assert (await services.segments.preview("news", 'city = "ann"')).count == 1
+
+
+async def test_the_question_does_not_wait_until_a_large_list_is_counted(
+    site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fields, "_COUNT_SECONDS", -1.0)
+    monkeypatch.setattr(field_changes, "_ROWS", 1)
+    await site.services.fields.declare("news", [Field("city")])
+    for name in ("ann", "bob", "cid"):
+        await site.services.subscriptions.add("news", f"{name}@b.org", attributes={"city": name})
+    url = f"{HERE}/field/delete?field=city"
+    question = (await editor.get(url)).text
+    assert "More than 1 subscriber has a value." in question
+    assert f'hx-get="{url}"' in question
+    counted = (await editor.get(url, headers={"HX-Request": "true"})).text
+    assert counted.startswith("3 subscribers have a value.")
 
 
 async def test_a_viewer_sees_fields_and_changes_none(site: Site, editor: Visitor) -> None:

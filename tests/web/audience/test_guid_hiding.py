@@ -67,7 +67,7 @@ async def test_a_key_sees_guids_only_with_the_scope_subscribers(
         assert guid not in exported.text
 
 
-@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("role", [each for each in Role if each is not Role.MEMBER])
 async def test_pages_show_personal_links_to_administrators_only(site: Site, role: Role) -> None:
     guid = await signed_up(site)
     confirmations = site.services.store.queue("mail/confirm")

@@ -37,6 +37,7 @@ async def test_the_first_list_is_made_and_shown(site: Site, editor: Visitor) -> 
     for page in (index.text, details.text):
         assert "Contoso &lt;News&gt;" in page
         assert "<News>" not in page
+    assert '<a href="/lists/news">Contoso &lt;News&gt;</a>' in index.text, "not its technical name"
     assert '<span class="figure large">2</span>' in details.text
     assert "1 confirmed · 1 waiting to confirm" in details.text
     base = site.context.base_url

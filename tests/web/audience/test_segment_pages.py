@@ -48,7 +48,10 @@ async def test_a_segment_is_created_changed_and_deleted(site: Site, editor: Visi
     conflict = await editor.post(where, {"rule": "age > 1", "etag": unescape(etag)})
     assert conflict.status_code == 409
     assert "Someone else saved changes first" in conflict.text
-    assert "age &gt; 35" in (await editor.get(f"{HERE}/segments")).text
+    listed = (await editor.get(f"{HERE}/segments")).text
+    assert "age &gt; 35" in listed
+    [counting] = re.findall(r'hx-get="([^"]+/segments/size[^"]+)"', listed)
+    assert (await editor.get(unescape(counting))).text.strip() == "2"
     await editor.post(f"{HERE}/segment/delete", {"segment": "bern"})
     with pytest.raises(NoSuch):
         await site.services.segments.get("news", "bern")
@@ -196,3 +199,23 @@ async def test_a_viewer_sees_segments_and_changes_none(site: Site, editor: Visit
     )
     for path in ("segment", "segment/delete", "segment/bulk"):
         assert (await viewer.post(f"{HERE}/{path}", {})).status_code == 403
+
+
+async def test_the_size_of_a_segment_is_counted_in_parts(
+    site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.services.segments.create("news", "grown-up", "age > 35")
+    await site.services.segments.create("news", "local", 'city = "Bern"')
+    monkeypatch.setattr("postroom.web.admin.audience.segments._SECONDS", 0.0)
+    monkeypatch.setattr("postroom.services.audience.targeting.segments._ROWS", 1)
+    url, shown = f"{HERE}/segments/size?segment=grown-up", ""
+    for _ in range(5):
+        shown = (await editor.get(url)).text
+        following = re.findall(r'hx-get="([^"]+)"', shown)
+        if not following:
+            break
+        url = unescape(following[0])
+    assert shown.strip() == "2"
+    assert "counted=" in url, "it took more than one part"
+    await site.services.fields.declare("news", [])
+    assert "Rule has errors" in (await editor.get(f"{HERE}/segments/size?segment=local")).text

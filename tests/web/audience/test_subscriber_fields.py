@@ -47,6 +47,9 @@ async def test_fields_and_note_are_shown_and_edited(site: Site, editor: Visitor)
     page = (await editor.get(ANN)).text
     assert 'value="&lt;Bern&gt;"' in page
     assert re.search(r'value="Food, drink" checked', page)
+    visible, folded = page.split("<summary>More fields (5)</summary>")
+    assert 'name="field_city"' in visible
+    assert 'name="field_member"' in folded, "it has no value"
     given = form(
         page, field_city="Ulm", field_age="", field_member="false", field_topics=["News"],
         field_first_name="Ann", note="Met at\r\nthe fair",
@@ -96,7 +99,7 @@ async def test_conflicting_values_are_shown_side_by_side(site: Site, editor: Vis
 async def test_lists_and_history_are_shown(site: Site, editor: Visitor) -> None:
     page = (await editor.get(ANN)).text
     assert 'href="/lists/other/subscribers/ann%40b.org"' in page
-    assert "signed up or added" in page
+    assert "Consent ledger: 2 entries, intact." in page
     assert 'hx-get="/trace?email=ann%40b.org"' in page
 
 

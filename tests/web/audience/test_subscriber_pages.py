@@ -12,7 +12,7 @@ import pytest
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role
 from postroom.services.audience.bulk_changes import BLOCKED_BY_HAND
-from postroom.web.admin.audience import subscriber_index
+from postroom.web.admin.audience.subscribers import subscriber_index
 from postroom.web.rendering.sorting import MOST
 from tests.web.site import Site, Visitor
 

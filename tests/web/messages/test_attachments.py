@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts import attached_files
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from tests.web.site import Site, Visitor
 
 
@@ -66,3 +69,17 @@ async def test_what_was_not_uploaded_or_may_not_be_attached_is_refused(site: Sit
     assert (await site.visitor().post(place, {}, files=files)).status_code in (303, 403)
     unknown = "/messages/123456789012345678/attachments"
     assert (await writer.post(unknown, {}, files=files)).status_code == 404
+
+
+async def test_uploads_of_one_message_are_bounded_even_if_they_are_removed_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached_files, "MOST_UPLOADED", 100)
+    writer = await site.user(Role.WRITER)
+    draft = await site.services.composing.create(ContentChange(), "ann")
+    await upload(writer, draft.ref, "a.txt", b"a" * 60)
+    await upload(writer, draft.ref, "again.txt", b"a" * 60)
+    files = {"file": ("b.txt", b"b" * 60, "text/plain")}
+    refused = await writer.post(f"/messages/{draft.ref}/attachments", {}, files=files)
+    assert refused.status_code == 422
+    assert "of uploads per message" in refused.text

@@ -41,6 +41,30 @@ async def test_an_audience_is_chosen_kept_and_shown(site: Site, editor: Visitor)
     assert 'name="exclude_lists" value="news"' not in page
 
 
+async def test_further_lists_are_chosen_kept_and_shown(site: Site, editor: Visitor) -> None:
+    chosen = {"audience": "chosen", "more_lists": "other"}
+    saved = await editor.post("/messages/new", {**FORM, **chosen})
+    assert (await saved_audience(site)).more_lists == ("other",)
+    page = (await editor.get(saved.headers["location"])).text
+    assert re.search(r'name="more_lists" value="other" checked', page)
+    ref = saved.headers["location"].split("/")[2]
+    for number in range(3):
+        for name in ("news", "other"):
+            await site.services.subscriptions.add(name, f"u{number}@example.com", verified=True)
+    question = (await editor.get(f"/messages/{ref}/schedule")).text
+    assert "to 3 subscribers of news, other?" in question
+    assert "they are on several of the lists and get it once" in question
+    scheduled = (await editor.post(f"/messages/{ref}/schedule", {})).headers["location"]
+    assert (
+        '<a href="/lists/news">news</a>, <a href="/lists/other">other</a>'
+        in (await editor.get(scheduled)).text
+    )
+    both = {**chosen, "exclude_lists": "other"}
+    refused = await editor.post(f"/messages/{ref}/edit", {**FORM, **both})
+    assert refused.status_code == 422
+    assert "gets the message, so it cannot be left out" in refused.text
+
+
 async def test_a_form_without_the_choice_keeps_the_audience(site: Site, editor: Visitor) -> None:
     saved = await editor.post("/messages/new", {**FORM, **CHOSEN})
     where = saved.headers["location"]

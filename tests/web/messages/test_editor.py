@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.mail.html import has_remote_pictures
+from postroom.mail.bodies.html import has_remote_pictures
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
 from tests.services.smtp_sink import running_smtp_sink
 from tests.web.site import Site, Visitor, problem_in, running_site
@@ -109,7 +109,7 @@ async def test_sending_to_everyone_needs_a_confirmation(site: Site, editor: Visi
         assert text in back.text.replace("\r\n", "\n"), text
     await site.services.composing.save(draft.ref, ContentChange(subject="A or B"), "bob@x.example")
     stale = await editor.post(where, {"etag": draft.etag})
-    assert "changed meanwhile" in await editor.said(stale)
+    assert "changed in the meantime" in await editor.said(stale)
     later = await editor.get(where)
     assert "Send “A or B” to 2 subscribers" in html.unescape(later.text)
     made = await editor.post(where, {"etag": (await only_draft(site)).etag})
@@ -286,7 +286,7 @@ async def test_a_version_is_compared_and_restored(site: Site, editor: Visitor) -
     assert "Version restored." in await editor.said(done)
     assert (await only_draft(site)).subject == "Old"
     stale = await editor.post(f"/messages/{draft.ref}/restore", {"version": version, "etag": etag})
-    assert "changed meanwhile" in await editor.said(stale)
+    assert "changed in the meantime" in await editor.said(stale)
     empty = await composing.create(ContentChange(), EDITOR)
     assert "No earlier versions" in (await editor.get(f"/messages/{empty.ref}/versions")).text
 
@@ -307,7 +307,7 @@ async def test_a_writer_hands_over_what_an_editor_sends(site: Site, editor: Visi
         assert "ready to send" in page.text
         assert WRITER in page.text
     back = await editor.post(f"{where}/take-back", {})
-    assert "Taken back." in await editor.said(back)
+    assert "Withdrawn." in await editor.said(back)
     assert (await only_draft(site)).ready_by == ""
     await editor.post(f"{where}/schedule", {})
     message = await only_message(site)
@@ -385,7 +385,7 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     # Of the same origin, so that the page can keep the scroll position; but without scripts.
     assert rights == "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
     assert "default-src 'none'" in policy_of_frame
-    own = f"{site.context.base_url}/media/"
+    own = f"{site.context.base_url}/media/ {site.context.base_url}/logo/"
     assert f"img-src data: {own};" in policy_of_frame, "it has no others"
     assert frame.headers["referrer-policy"] == "no-referrer"
     assert "script-src" not in policy_of_frame
@@ -430,7 +430,7 @@ async def test_pictures_of_other_sites_are_loaded_only_for_those_who_ask(
         page = await somebody.get(f"/messages/{ref}/preview")
         assert f'<a href="/messages/{ref}/preview?pictures=yes">Load pictures</a>' in page.text
         frame = await somebody.get(f"/messages/{ref}/preview/html")
-        own = f"{site.context.base_url}/media/"
+        own = f"{site.context.base_url}/media/ {site.context.base_url}/logo/"
         assert f"img-src data: {own};" in frame.headers["content-security-policy"]
         asked = await somebody.get(f"/messages/{ref}/preview?pictures=yes")
         assert "Load pictures" not in asked.text

@@ -12,7 +12,7 @@ from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from tests.services.pictures import picture
 from tests.web.messages.test_editor import only_draft
 from tests.web.site import Site, Visitor
@@ -180,7 +180,8 @@ async def test_the_canvas_loads_pictures_of_public_sites_only(site: Site, writer
     frame = await writer.get(f"/messages/canvas?sites={sites}")
     policy = frame.headers["content-security-policy"]
     pictures = policy.partition("img-src ")[2].partition(";")[0]
-    assert pictures == f"'self' data: {site.context.base_url}/media/ https://cdn.example.com"
+    own = f"{site.context.base_url}/media/ {site.context.base_url}/logo/"
+    assert pictures == f"'self' data: {own} https://cdn.example.com"
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
 
@@ -198,8 +199,10 @@ async def test_the_preview_is_compiled_light_or_dark_and_as_a_subscriber(
     )
     assert "Dear ann@example.com" in dark.text
     assert "@media (min-width: 0)" in dark.text
-    words = await writer.post("/messages/preview/text", {**form, "preheader": "Look inside"})
-    for part in ("News", "Winter", "Look inside", "Dear subscriber@example.com"):
+    preheader = 'Hi {{ first_name | default: "there" }}, look & read'
+    words = await writer.post("/messages/preview/text", {**form, "preheader": preheader})
+    row = '<span class="inbox-preheader">Hi there, look &amp; read</span>'
+    for part in ("News", "Winter", row, "Dear subscriber@example.com"):
         assert part in words.text
     nobody = await writer.post("/messages/preview/text", {**form, "preview_as": "bob@example.com"})
     assert "bob@example.com" in nobody.text

@@ -14,9 +14,9 @@ from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
-from postroom.services.messages.holds import ACCOUNT, Fault, WaitingReasons
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.progress import Progress
+from postroom.services.messages.sending.holds import ACCOUNT, Fault, WaitingReasons
+from postroom.services.messages.sending.progress import Progress
 from postroom.transport.contract import FaultScope
 from postroom.web.admin.messages.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting

@@ -11,15 +11,15 @@ from postroom.domain.messages.audiences import Audience, Exclusion
 from postroom.domain.messages.messages import MessageStatus
 from postroom.sender.preflight import PreflightService
 from postroom.services.accounts.users import Role
-from postroom.services.audience.field_gaps import FieldGaps
-from postroom.services.messages.draft_contents import ContentChange
-from postroom.services.messages.link_checks import LinkTrial
+from postroom.services.audience.fields.field_gaps import FieldGaps
+from postroom.services.messages.checks.link_checks import LinkTrial
+from postroom.services.messages.domains.domain_checks import DomainChecks, OurSending
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.sending_domains import DomainRecords
-from postroom.web.admin.messages import preflight
+from postroom.web.admin.messages.drafting import preflight
 from tests.services.dns_server import running_dns_server
 from tests.services.pictures import picture
-from tests.services.waiting import BUSY
+from tests.services.waiting import BUSY, until
 from tests.web.site import Site
 
 BODY = (
@@ -45,7 +45,15 @@ async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
     news: Site,
 ) -> None:
     viewer = await news.user(Role.VIEWER)
-    panel = (await viewer.get(f"/messages/{await draft(news)}/preflight")).text
+    ref = await draft(news)
+    panel = ""
+
+    async def is_complete() -> bool:
+        nonlocal panel
+        panel = (await viewer.get(f"/messages/{ref}/preflight")).text
+        return 'data-checking="0"' in panel
+
+    await until(is_complete, "all checks are done")
     assert "<strong>1</strong> subscriber will receive this message" in panel
     assert "they have not confirmed" in panel
     assert "bob@example.com" in panel
@@ -115,8 +123,39 @@ async def test_what_has_gone_since_a_message_was_scheduled_is_reported(news: Sit
     assert panel.text.count("Blocks sending") == 2
 
 
+async def test_the_size_is_that_of_the_longest_values_and_every_part_is_looked_at(
+    news: Site,
+) -> None:
+    await news.services.fields.declare("news", [Field("story", max_length=1000)])
+    for name, story in (("zoe", "x" * 1000), ("yan", "")):
+        await news.services.subscriptions.add(
+            "news", f"{name}@example.com", verified=True, attributes={"story": story}
+        )
+    merged = '{{ story | default: "" }}'
+    ref = await draft(
+        news,
+        f"<p>{merged * 60}{{% if story is empty %}}{'y' * 500}"
+        f'<img src="https://localhost/a.png">{{% else %}}{"z" * 45_000}{{% end %}}</p>',
+    )
+    await news.context.preflight.check(ref, seconds=10.0 * BUSY)
+    found = {each.code: each.text for each in (await news.context.preflight.check(ref)).findings}
+    assert "KB for the subscriber with the longest values" in found["size"]
+    assert "1 picture is without an alternative text" in found["alt-missing"]
+
+
+async def test_who_has_paused_is_left_out_of_the_count_of_a_whole_list(news: Site) -> None:
+    services, seconds = news.services, 10.0 * BUSY
+    for name in ("pia", "pit"):
+        subscriber = await services.subscriptions.add("news", f"{name}@example.com", verified=True)
+        await services.preferences.pause(subscriber)
+    before = (await services.audiences.count("news")).will_receive
+    ref = await draft(news, "<p>x</p>")
+    audience = (await news.context.preflight.check(ref, seconds=seconds)).audience
+    assert (audience.will_receive, audience.excluded["paused"]) == (before - 2, 2)
+
+
 async def test_heavy_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from postroom.services.messages import preflight as checks
+    from postroom.services.messages.checks import preflight as checks
 
     monkeypatch.setattr(checks, "HEAVY_PICTURES", 100)
     stored, _ = await news.services.pictures.upload(picture("JPEG"), "a.jpg", by="ann")
@@ -137,12 +176,14 @@ async def test_slow_checks_run_in_the_background(news: Site) -> None:
             news.context.renderer,
             news.services.pictures,
             LinkTrial(resolve),
-            DomainRecords("key", resolver),
+            DomainChecks(news.services.dkim_keys, OurSending("key"), resolver),
             FieldGaps(news.services.store, news.services.fields),
+            news.services.search,
+            news.services.audiences,
             "localhost",
         )
         first = await checks.check(ref)
-        assert first.checking == 2
+        assert first.checking == 4
         assert {"link-broken", "spf", "dmarc"}.isdisjoint(each.code for each in first.findings)
         done = await checks.check(ref, seconds=10.0 * BUSY)
         await checks.close()

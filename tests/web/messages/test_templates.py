@@ -8,7 +8,7 @@ import pytest
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
-from postroom.services.messages.templates import TemplateContent
+from postroom.services.messages.drafts.templates import TemplateContent
 from tests.web.site import Site, Visitor
 
 SOURCE = "<mjml><mj-body>{% slot content %}{% footer %}</mj-body></mjml>"
@@ -31,7 +31,7 @@ async def test_the_gallery_shows_every_template_with_a_preview(site: Site, edito
         assert frame.status_code == 200
         policy = frame.headers["content-security-policy"]
         assert policy.startswith("sandbox ")
-        assert re.search(r"img-src data: \S+/media/;", policy), "nothing but our own pictures"
+        assert re.search(r"img-src data: \S+/media/ \S+/logo/;", policy), "only our own pictures"
         assert "News &amp; more" in frame.text
         assert "{{" not in frame.text
         assert "{%" not in frame.text
@@ -60,7 +60,7 @@ async def test_a_template_is_created_edited_and_deleted(site: Site, editor: Visi
     assert (await editor.post("/templates/own/edit", change)).status_code == 303
     conflict = await editor.post("/templates/own/edit", {**change, "title": "Late"})
     assert conflict.status_code == 422
-    assert "meanwhile: your text is below" in conflict.text
+    assert "in the meantime: your text is below" in conflict.text
     assert 'value="Late"' in conflict.text
     assert (await site.services.templates.get("own")).template.title == "Mine"
 

@@ -11,7 +11,7 @@ from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.refs import MessageRef
-from postroom.services.messages.page_rows import Page, page_entity
+from postroom.services.messages.sending.page_rows import Page, page_entity
 from postroom.storage import Entity, Value
 from tests.web.site import Site, Visitor
 

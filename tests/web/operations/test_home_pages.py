@@ -17,9 +17,9 @@ from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus, day_of
 from postroom.services import entities
 from postroom.services.accounts.users import Role
-from postroom.services.audience.growth_history import EVERY, TABLE
-from postroom.services.messages.holds import ACCOUNT, Fault
+from postroom.services.audience.growth.growth_history import EVERY, TABLE
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending.holds import ACCOUNT, Fault
 from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Entity
 from postroom.transport.contract import FaultScope
@@ -39,7 +39,7 @@ async def test_the_first_steps_lead_to_a_list_a_sign_up_and_a_message(site: Site
     start = (await user.get("/")).text
     assert "Get started" in start
     assert 'href="/lists/new"' in start
-    assert 'href="/settings">Set up a mail server' in start
+    assert 'href="/settings/mail-server">Set up your mail server' in start
 
     await site.services.lists.create("news", "News", "news@example.com")
     start = (await user.get("/")).text

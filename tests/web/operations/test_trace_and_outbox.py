@@ -17,7 +17,7 @@ from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.services import entities
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.page_rows import Page, page_entity
+from postroom.services.messages.sending.page_rows import Page, page_entity
 from tests.web.site import Site, running_site
 
 NOW = datetime.now(UTC)
@@ -57,7 +57,7 @@ async def test_a_trace_shows_everything_from_sign_up_to_each_email(site: Site) -
     message = await services.messages.create("news", "Hello <3", BODIES, NOW)
     await email_of(site, message.ref, "alice@example.com", "refused", "550 <no> such user")
     shown = (await user.get("/trace?email=%20alice@EXAMPLE.com")).text
-    for text in ("signed up", "confirmed", "Hello &lt;3", "refused", "tried 2 times"):
+    for text in ("added as confirmed", "Hello &lt;3", "refused", "tried 2 times"):
         assert text in shown, text
     assert "550 &lt;no&gt; such user" in shown
     assert "No older emails." in shown
@@ -206,7 +206,7 @@ async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> Non
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'self'" in policy
     assert framed.headers["x-frame-options"] == "SAMEORIGIN"
-    own = f"{site.context.base_url}/media/"
+    own = f"{site.context.base_url}/media/ {site.context.base_url}/logo/"
     assert f"img-src data: {own};" in policy, "nothing is fetched from elsewhere"
     assert framed.text.startswith('<base target="_blank">')
     download = await user.get(f"/outbox/{name}/download")

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
+import feedparser  # type: ignore[import-untyped]
 import pytest
 
 from postroom.domain.errors import Invalid, NoSuch
@@ -153,6 +154,20 @@ async def test_the_feed_is_atom(news: Site) -> None:
         assert link.attrib["href"].endswith(f"/archive/news/{message.ref}")
     assert feed.findtext(f"{ATOM}updated") == "2025-12-01T00:00:00Z"
     assert entries[0].findtext(f"{ATOM}summary") == "Cold"
+
+
+async def test_a_feed_reader_reads_the_feed(news: Site) -> None:
+    await sent(news, "Spring & <sale>", at=datetime(2025, 3, 1, tzinfo=UTC))
+    last = await sent(news, "Grüße ❄", at=datetime(2025, 12, 1, 7, 30, tzinfo=UTC))
+    got = await news.visitor().get("/archive/news/feed.xml")
+    read = feedparser.parse(got.content, response_headers=dict(got.headers))
+    assert not read.bozo, read.get("bozo_exception")
+    assert read.version == "atom10"
+    assert read.feed.title == "The <News>"
+    assert [each.title for each in read.entries] == ["Grüße ❄", "Spring & <sale>"]
+    assert read.entries[0].link.endswith(f"/archive/news/{last.ref}")
+    assert read.entries[0].published_parsed[:5] == (2025, 12, 1, 7, 30)
+    assert len({each.id for each in read.entries}) == 2
 
 
 async def test_search_engines_stay_out_where_the_list_says_so(news: Site) -> None:

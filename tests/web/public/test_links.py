@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from postroom.domain.audience.consent import details_of
+from postroom.domain.audience.form_properties import consent_version
 from postroom.domain.audience.lists import Subscriber, new_guid
 from tests.unit.audience.test_images import png
 from tests.web.site import Site
@@ -189,3 +191,25 @@ async def test_of_a_private_list_a_link_with_a_random_identifier_shows_nothing(s
     await visitor.http.post(link("unsubscribe", bob), data={"action": "confirm"})
     again = await visitor.get(link("unsubscribe", bob))
     assert (again.status_code, "You are already unsubscribed" in again.text) == (200, True)
+
+
+async def test_the_ledger_says_how_a_visitor_signed_up_confirmed_and_left(site: Site) -> None:
+    services, visitor, text = site.services, site.visitor(), "I agree to the newsletter."
+    await services.lists.create("shop", "Shop", "news@contoso.example", consent_text=text)
+    form = {"list": "shop", "email": ANN, "consent": consent_version(text)}
+    await visitor.http.post("/subscribe?list=shop", data=form)
+    new = await services.subscriptions.get("shop", ANN)
+    await visitor.http.post(link("confirm", new))
+    await visitor.http.post(link("preferences", new), data={"action": "pause"})
+    await visitor.http.post(link("unsubscribe", new), data=ONE_CLICK)
+
+    [history] = (await services.tracing.trace(ANN)).consent
+    details = [details_of(each) for each in history.entries]
+    acts = [each.act.value for each in history.entries]
+    assert acts == ["signed up", "confirmed", "paused", "unsubscribed"]
+    assert [each.origin for each in details] == [
+        *("sign-up page", "confirmation link", "preferences page", "one-click unsubscribing"),
+    ]
+    assert (details[0].text, details[0].text_version) == (text, consent_version(text))
+    assert len({each.ip_digest for each in details}) == 1
+    assert len(details[0].ip_digest) == 16

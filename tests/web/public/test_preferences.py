@@ -99,7 +99,7 @@ async def test_an_entry_that_does_not_fit_is_shown_again(
 
 @pytest.mark.parametrize("private", [0, 10])
 async def test_too_much_at_once_is_shown_again(site: Site, ann: Subscriber, private: int) -> None:
-    """Whether it is too much by itself, or beside fields that are not public."""
+    """Whether it is too much alone, or beside fields that are not public."""
     fields = [Field(f"note{number}", public=number >= private) for number in range(20)]
     await site.services.fields.declare("contoso1", fields)
     values = {each.name: "x" * 900 for each in fields}
@@ -262,7 +262,7 @@ async def test_the_download_has_nothing_that_the_team_keeps_to_itself(
     assert "pays late" not in file.text
     assert set(data["subscription"]) == {
         "list", "email", "confirmed", "signed_up_at", "confirmed_at", "paused_until", "attributes",
-        "consent",
+        "consent", "tracking",
     }  # fmt: skip
     [email] = data["messages"]
     assert set(email) == {"ref", "subject", "sent_at", "outcome", "reply"}

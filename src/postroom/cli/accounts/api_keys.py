@@ -31,16 +31,26 @@ def apikeys() -> None:
     type=click.Choice(_SCOPES),
     help="What it may do; repeatable. [default: everything]",
 )
+@click.option(
+    "--only-lists",
+    is_flag=True,
+    help="Limit it to lists that are granted with `postroom access grant`.",
+)
 @output.json_option
 @with_settings
-def create(settings: Settings, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+def create(
+    settings: Settings, name: str, scopes: tuple[str, ...], only_lists: bool, as_json: bool
+) -> None:
     """Create a key. It is printed once and cannot be shown again."""
-    created = call(settings, lambda s: s.keys.create(name, scopes))
+    created = call(settings, lambda s: s.keys.create(name, scopes, only_lists=only_lists))
     if as_json:
         output.print_json({"key": created.secret, **output.builtins(describe_api_key(created.key))})
         return
     output.note(f"Key {created.key.id}, scopes: {_scopes(created.key)}. It is not shown again.")
     output.say(created.secret)
+    if only_lists:
+        hint = f"postroom access grant key:{created.key.id} LIST view"
+        output.note(f"It has access to no list yet. Grant rights with: {hint}")
 
 
 @apikeys.command()
@@ -60,12 +70,13 @@ def ls(settings: Settings, as_json: bool) -> None:
             each.id,
             output.plain(each.name),
             _scopes(each),
+            "selected lists" if each.only_lists else "all",
             output.when(each.created_at),
             output.when(each.last_used_at) or "never",
         )
         for each in found
     ]
-    headings = ("key", "name", "scopes", "created", "last used")
+    headings = ("key", "name", "scopes", "lists", "created", "last used")
     output.console().print(output.table(headings, rows))
 
 

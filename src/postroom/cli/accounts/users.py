@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Services
 
-_ROLE = click.Choice(["viewer", "writer", "editor", "administrator"])
+_ROLE = click.Choice(["member", "viewer", "writer", "editor", "administrator"])
 _SEND = click.option("--send", is_flag=True, help="Also send the link by email.")
 
 
@@ -157,15 +157,16 @@ def _make_link(
     from postroom.access_mail import LinkNotSent, send_link, sends_links
     from postroom.errors import PostroomError
     from postroom.services.accounts.access_links import link_address
-
-    if send and not sends_links(settings):
-        raise click.UsageError("--send needs a mail server: set transport to smtp://… first")
+    from postroom.wiring import load_stored
 
     async def work(services: Services) -> tuple[str, str]:
-        url = link_address(settings.web.base_url, await make(services))
+        found = await load_stored(services, settings)
+        if send and not sends_links(found):
+            raise click.UsageError("--send needs a mail server: set transport to smtp://… first")
+        url = link_address(found.web.base_url, await make(services))
         try:
             if send:
-                await send_link(services, settings, link.kind, link.email, url)
+                await send_link(services, found, link.kind, link.email, url)
         except PostroomError as exc:
             return url, str(exc)
         return url, ""

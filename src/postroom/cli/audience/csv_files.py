@@ -9,16 +9,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import click
+import msgspec
 
 from postroom.cli.support import output
 from postroom.cli.support.output import STANDARD, FileError, written
-from postroom.cli.support.running import call, with_settings
+from postroom.cli.support.running import call, read_pairs, with_settings
 from postroom.folders import open_private
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import describe_import
@@ -33,6 +34,55 @@ if TYPE_CHECKING:
 _ERRORS_SHOWN = 10
 
 
+_OPTIONS = (
+    click.option(
+        "--verified",
+        is_flag=True,
+        help="Mark subscribers as verified unless their line says otherwise.",
+    ),
+    click.option(
+        "--even-unsubscribed",
+        is_flag=True,
+        help="Re-subscribe people who unsubscribed. Only if they asked you to.",
+    ),
+    click.option(
+        "--existing",
+        type=click.Choice([each.value for each in Existing]),
+        default=Existing.OVERWRITE.value,
+        show_default=True,
+        help="What happens to the fields of existing subscribers. An empty cell never removes a"
+        " value.",
+    ),
+    click.option("--create-fields", is_flag=True, help="Create text fields for unknown columns."),
+    click.option(
+        "--dry-run", is_flag=True, help="Show what the import would do, and write nothing."
+    ),
+    click.option(
+        "--rejected",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Write all rejected lines to this CSV file.",
+    ),
+    click.option(
+        "--column",
+        "columns",
+        metavar="NAME=USE",
+        multiple=True,
+        help="What a column is used for: skip, address, status, note, foreign_id (the id in old"
+        " unsubscribe links), field:NAME, new:text, new:choices and so on. Repeatable.",
+    ),
+)
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def import_options(command: F) -> F:
+    """Add the options that all imports have."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.command("import")
 @click.argument("list_name", metavar="LIST")
 @click.argument(
@@ -41,31 +91,7 @@ _ERRORS_SHOWN = 10
 @click.option(
     "--encoding", help="The encoding of the file, such as windows-1252. [default: detected]"
 )
-@click.option(
-    "--verified",
-    is_flag=True,
-    help="Mark subscribers as verified unless their line says otherwise.",
-)
-@click.option(
-    "--even-unsubscribed",
-    is_flag=True,
-    help="Re-subscribe people who unsubscribed. Only if they asked you to.",
-)
-@click.option(
-    "--existing",
-    type=click.Choice([each.value for each in Existing]),
-    default=Existing.OVERWRITE.value,
-    show_default=True,
-    help="What happens to the fields of existing subscribers. An empty cell never removes a value.",
-)
-@click.option("--create-fields", is_flag=True, help="Create text fields for unknown columns.")
-@click.option("--dry-run", is_flag=True, help="Show what the import would do, and write nothing.")
-@click.option(
-    "--rejected",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Write all rejected lines to this CSV file.",
-)
+@import_options
 @output.json_option
 @with_settings
 def import_file(
@@ -79,6 +105,7 @@ def import_file(
     create_fields: bool,
     dry_run: bool,
     rejected: str | None,
+    columns: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Import the addresses of a CSV file into a list.
@@ -86,19 +113,45 @@ def import_file(
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
     or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
     the values of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
-    'cleaned' and 'bounced' block it. Columns named like fields of the list fill them. --dry-run
-    shows what each column is used for and what would happen.
+    'cleaned' and 'bounced' block it. Columns named like fields of the list are imported
+    into them. --dry-run shows what each column is used for and what would happen.
 
     Exports of Mailchimp (also the whole zip archive), listmonk, Substack, Ghost, Buttondown, Brevo,
-    phpList and Keila are recognised: people who unsubscribed or were blocked there stay so.
+    phpList and Keila are recognised: people who unsubscribed or were blocked there keep that
+    status.
 
     Existing subscribers are updated with what their line says. People who unsubscribed from the
     list stay off it. Lines that cannot be used are reported and do not stop the others. To finish
     an interrupted import, import the file again.
     """
+    options = ImportChoices(
+        encoding, verified, even_unsubscribed, Existing(existing), create_fields, dry_run,
+        read_pairs(columns, "--column"), rejected,
+    )  # fmt: skip
+    with _opened(source) as file:
+        run_import(settings, list_name, file, options, as_json=as_json)
+
+
+class ImportChoices(msgspec.Struct, frozen=True):
+    """What the options of the command say about an import."""
+
+    encoding: str | None
+    verified: bool
+    even_unsubscribed: bool
+    existing: Existing
+    create_fields: bool
+    dry_run: bool
+    columns: Mapping[str, str]
+    rejected: str | None
+
+
+def run_import(
+    settings: Settings, list_name: str, file: BinaryIO, choices: ImportChoices, *, as_json: bool
+) -> None:
+    """Import a file that can be read twice, and print the report. `FileError`."""
     started = time.monotonic()
+    rejected = choices.rejected
     with ExitStack() as stack:
-        file = stack.enter_context(_opened(source))
         on_rejected_line = stack.enter_context(_rejected_into(rejected)) if rejected else None
         advance = stack.enter_context(_import_bar(_size(file)))
 
@@ -106,12 +159,13 @@ def import_file(
             return await services.imports.import_csv(
                 list_name,
                 file,
-                encoding=encoding,
-                verified=verified,
-                even_unsubscribed=even_unsubscribed,
-                existing=Existing(existing),
-                create_fields=create_fields,
-                dry_run=dry_run,
+                encoding=choices.encoding,
+                verified=choices.verified,
+                even_unsubscribed=choices.even_unsubscribed,
+                existing=choices.existing,
+                create_fields=choices.create_fields,
+                columns=choices.columns,
+                dry_run=choices.dry_run,
                 progress=lambda done, report: advance(done, report.lines),
                 on_rejected=on_rejected_line,
             )
@@ -123,7 +177,7 @@ def import_file(
     if as_json:
         output.print_json(describe_import(report))
     else:
-        if dry_run:
+        if choices.dry_run:
             _show_preview(report)
         _show_report(report, list_name, time.monotonic() - started, rejected)
     if report.rejected and report.rejected == report.lines:
@@ -145,9 +199,9 @@ def export_list(
 ) -> None:
     """Export the subscribers of a list to a CSV file, with their fields, sorted by address.
 
-    Without FILE to standard output. Importing the file again changes nothing; in another list,
-    blocked addresses stay blocked. Cells that a spreadsheet would take for a formula begin with an
-    apostrophe, which import removes.
+    Without FILE, to standard output. Importing the file again changes nothing; in another list,
+    blocked addresses stay blocked. Cells that a spreadsheet would interpret as a formula start with
+    an apostrophe, which import removes.
     """
 
     async def work(services: Services) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import LONGEST_TEXT, Field
-from postroom.domain.errors import NoSuch
+from postroom.domain.audience.lists import EVERY_LIST
 from postroom.services.resources.audience import describe_field
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @click.group("field")
 def fields() -> None:
-    """Manage the fields of a list."""
+    """Manage the fields of a list.
+
+    '*' as LIST stands for all lists: its fields apply to each of them.
+    """
 
 
 @fields.command()
@@ -30,12 +33,13 @@ def fields() -> None:
 @with_settings
 def ls(settings: Settings, list_name: str, as_json: bool) -> None:
     """Show the fields that a list declares."""
-    declared = call(settings, lambda s: s.fields.get(list_name)).fields.declared
+    declared = call(settings, lambda s: s.fields.get(list_name)).fields.own
     if as_json:
         output.print_items(map(describe_field, declared))
         return
     if not declared:
-        output.note(f"No fields. Add one with: postroom field add {list_name} NAME")
+        argument = shlex.quote(list_name)
+        output.note(f"No fields. Add one with: postroom field add {argument} NAME")
         return
     rows = [
         (
@@ -82,7 +86,7 @@ def add(
     if as_json:
         output.print_json(describe_field(added))
     else:
-        output.say(f"Field {name} added to {list_name}.")
+        output.say(f"Field {name} added to {_shown(list_name)}.")
 
 
 @fields.command()
@@ -94,27 +98,22 @@ def add(
 def rename(settings: Settings, list_name: str, name: str, new_name: str, as_json: bool) -> None:
     """Rename a field, with its values and in the rules of segments.
 
-    To finish an interrupted renaming, give the same command again. Merge fields in messages stay
-    as they are: change them yourself.
+    The scheduler finishes an interrupted rename. Merge fields in messages stay as they are:
+    change them yourself.
     """
 
-    async def work(services: Services) -> tuple[Field, int]:
-        declared = (await services.fields.get(list_name)).fields.declared
-        renamed = next((each for each in declared if each.name == new_name), None)
-        if renamed is None or renamed.formerly != name:
-            old = next((each for each in declared if each.name == name), None)
-            if old is None:
-                raise NoSuch("field", name)
-            new = msgspec.structs.replace(old, name=new_name)
-            renamed = await services.field_changes.change(list_name, name, new)
-        return renamed, await services.field_changes.finish_renaming(list_name)
+    async def work(services: Services) -> tuple[Field, int | None]:
+        renamed = await services.field_changes.rename(list_name, name, new_name)
+        return renamed, await services.field_changes.finish_rename(list_name)
 
     renamed, count = call(settings, work)
     if as_json:
         output.print_json(describe_field(renamed))
     else:
-        values = output.counted(count, "value")
-        output.say(f"Field {name} of {list_name} renamed to {new_name}, with {values}.")
+        values = "with its values" if count is None else f"with {output.counted(count, 'value')}"
+        output.say(f"Field {name} of {_shown(list_name)} renamed to {new_name}, {values}.")
+        if count is None:
+            output.say("A message is being prepared; the values are renamed afterwards.")
 
 
 @fields.command()
@@ -128,4 +127,8 @@ def remove(settings: Settings, list_name: str, name: str, as_json: bool) -> None
     if as_json:
         output.print_json({"list": list_name, "removed": name})
     else:
-        output.say(f"Field {name} removed from {list_name}.")
+        output.say(f"Field {name} removed from {_shown(list_name)}.")
+
+
+def _shown(list_name: str) -> str:
+    return "all lists" if list_name == EVERY_LIST else list_name

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from postroom.cli.audience.list_emails import list_email
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.domain.audience.list_property import Input, ListProperty
@@ -59,6 +60,9 @@ def _property_option(of: ListProperty, *, is_new: bool) -> Callable[[F], F]:
 @click.group("list")
 def lists() -> None:
     """Manage mailing lists."""
+
+
+lists.add_command(list_email)
 
 
 @lists.command()
@@ -124,7 +128,7 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def edit(settings: Settings, name: str, as_json: bool, **changes: Any) -> None:
-    """Change a list. Omitted options stay as they are; an empty text clears one."""
+    """Change a list. Options that you omit keep their values; an empty text clears one."""
     if all(value is None for value in changes.values()):
         raise click.UsageError("nothing to change: give at least one option, such as --description")
     saved = call(settings, lambda s: s.lists.edit(name, **changes))

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.audience.csv_files import export_list, import_file
+from postroom.cli.audience.listmonk import import_listmonk
 from postroom.cli.support import output
 from postroom.cli.support.running import call, read_pairs, with_settings
-from postroom.services.resources.audience import describe_subscriber, describe_trace
+from postroom.domain.audience.consent import BY_COMMAND, ConsentAction, details_of
+from postroom.services.resources.audience import describe_subscriber
+from postroom.services.resources.personal_data import describe_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from rich.text import Text
 
     from postroom.domain.audience.lists import Subscriber
+    from postroom.services.audience.consent.consent_ledger import ConsentHistory
+    from postroom.services.audience.suppression.bounce_history import RecordedBounce
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -35,6 +42,7 @@ def subscribers() -> None:
 
 
 subscribers.add_command(import_file)
+subscribers.add_command(import_listmonk)
 subscribers.add_command(export_list)
 
 
@@ -59,7 +67,7 @@ def add(
     async def work(services: Services) -> Subscriber:
         attributes = (await services.fields.get(list_name)).fields.parse(texts)
         return await services.subscriptions.add(
-            list_name, email, verified=verified, attributes=attributes
+            list_name, email, verified=verified, attributes=attributes, source=BY_COMMAND
         )
 
     added = call(settings, work)
@@ -99,8 +107,8 @@ def ls(
     as_json: bool,
 ) -> None:
     """Show the subscribers of a list, sorted by address. Case is ignored."""
+    from postroom.services.audience.signup.subscriptions import SubscriberPage
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
-    from postroom.services.audience.subscriptions import SubscriberPage
 
     async def find(services: Services) -> SubscriberPage | FoundSubscribers:
         if not contains:
@@ -184,6 +192,7 @@ def edit(
             verified=verified,
             blocked="" if unblock else blocked,
             attributes={**dict.fromkeys(texts), **parsed} if texts else None,
+            source=BY_COMMAND,
         )
 
     saved = call(settings, work)
@@ -197,7 +206,7 @@ def edit(
 @with_settings
 def remove(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
     """Remove an address from a list."""
-    call(settings, lambda s: s.subscriptions.remove(list_name, email))
+    call(settings, lambda s: s.subscriptions.remove(list_name, email, source=BY_COMMAND))
     if as_json:
         output.print_json({"list": list_name, "email": email, "removed": True})
     else:
@@ -214,7 +223,10 @@ def change_address(
     settings: Settings, list_name: str, email: str, new_email: str, as_json: bool
 ) -> None:
     """Change the address of a subscriber. Links in earlier emails still work."""
-    saved = call(settings, lambda s: s.subscriptions.change_address(list_name, email, new_email))
+    saved = call(
+        settings,
+        lambda s: s.subscriptions.change_address(list_name, email, new_email, source=BY_COMMAND),
+    )
     _show(saved, as_json, f"{email} changed to {saved.address}.")
 
 
@@ -226,7 +238,7 @@ def change_address(
 @with_settings
 def move(settings: Settings, list_name: str, email: str, to_list: str, as_json: bool) -> None:
     """Move a subscriber to another list. If it is interrupted, run it again."""
-    moved = call(settings, lambda s: s.subscriptions.move(list_name, email, to_list))
+    moved = call(settings, lambda s: s.subscriptions.move(list_name, email, to_list, BY_COMMAND))
     _show(moved, as_json, f"{moved.address} moved to {moved.list_name}.")
 
 
@@ -273,8 +285,8 @@ def _state_of(subscriber: Subscriber) -> Text:
 def trace(settings: Settings, address: str, as_json: bool) -> None:
     """Show everything that happened to one address.
 
-    Its lists, the lists it left, and for each message, newest first, the outcome of the email to
-    it with the mail server's reply.
+    Its lists, the lists it left, its entries in the consent ledger, and for each message, newest
+    first, the outcome of the email to it with the mail server's reply.
     """
     found = call(settings, lambda s: s.tracing.trace(address))
     if as_json:
@@ -288,9 +300,15 @@ def trace(settings: Settings, address: str, as_json: bool) -> None:
         console.print(output.table(("list", "state", "since"), lists))
     else:
         output.say(f"{found.address} is on no list.")
+    for each in found.suppressions:
+        output.say(f"Suppressed on {each.list_name or 'every list'}: {each.reason}.")
     for left in found.departures:
         output.say(f"Unsubscribed from {left.list_name} on {output.when(left.left_at)}.")
     console.print()
+    if found.consent:
+        entries = [entry for each in found.consent for entry in _consent(each)]
+        console.print(output.table(("list", "time", "consent", "origin"), entries))
+        console.print()
     if not found.emails:
         output.say("No emails to this address.")
         return
@@ -300,10 +318,27 @@ def trace(settings: Settings, address: str, as_json: bool) -> None:
             output.plain(message.subject),
             output.state(email.outcome.value),
             output.plain(email.reply),
+            output.plain(_bounces(found.bounces.get(message.ref, ()))),
         )
         for message, email in found.emails
     ]
-    console.print(output.table(("scheduled", "message", "outcome", "mail server's reply"), emails))
+    heads = ("scheduled", "message", "outcome", "mail server's reply")
+    if found.bounces:
+        console.print(output.table((*heads, "bounces"), emails))
+    else:
+        console.print(output.table(heads, [each[:-1] for each in emails]))
+
+
+def _consent(history: ConsentHistory) -> Iterator[tuple[str, str, str, Text]]:
+    name = history.list_name
+    if (first := history.imported) is not None:
+        yield name, output.when(first.at), ConsentAction.IMPORTED.value, output.plain(first.origin)
+    for each in history.entries:
+        yield name, output.when(each.at), each.act.value, output.plain(details_of(each).origin)
+
+
+def _bounces(bounces: Iterable[RecordedBounce]) -> str:
+    return "; ".join(f"{each.kind}: {each.diagnostic}" for each in bounces)
 
 
 @subscribers.command("export-data")
@@ -322,11 +357,12 @@ def export_data(settings: Settings, email: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
-    """Erase an address from all lists and from the records of messages.
+    """Erase an address from all lists, the consent ledger and the records of messages.
 
-    The records stay under a pseudonym, so that totals stay correct.
+    The entries and records stay without the person, so that the ledger can be verified and totals
+    stay correct. An interrupted erasure is finished by the scheduler.
     """
-    output.confirm(f"Erase {email} for good?", yes=yes)
+    output.confirm(f"Erase {email} permanently?", yes=yes)
     done = call(settings, lambda s: s.personal_data.erase(email))
     if as_json:
         output.print_json(
@@ -341,4 +377,6 @@ def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
     output.say(f"{done.address} erased from {output.counted(len(done.lists), 'list')}.")
     output.say(f"Email records changed: {done.emails:,}.")
     for ref in done.waiting:
-        output.say(f"Message {ref} is unfinished and skips this address. Erase again later.")
+        output.say(
+            f"Message {ref} is unfinished and skips this address. Its records are erased later."
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.messages.options import AUTHOR, read_moment
-from postroom.cli.messages.progress import read_state, show_message
+from postroom.cli.messages.progress import MessageView, read_state, show_message
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.errors import PostroomError
@@ -20,9 +20,7 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.audience.addresses import Address
-    from postroom.domain.messages.messages import Message
-    from postroom.services.messages.preflight import Preflight
-    from postroom.services.messages.progress import SendingState
+    from postroom.services.messages.checks.preflight import Preflight
     from postroom.settings import Settings
     from postroom.transport.contract import Result
     from postroom.wiring import Services
@@ -46,19 +44,20 @@ def schedule(settings: Settings, ref: str, at: datetime | None, as_json: bool) -
 
     asked_at = datetime.now(UTC)
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         await services.composing.schedule(ref, at)
         return await read_state(services, ref)
 
-    message, state = call(settings, work)
+    view = call(settings, work)
+    message = view.message
     passed = has_passed(message.due_at, asked_at)
     if as_json:
-        output.print_json(describe_scheduled_message(message, state, has_passed=passed))
+        output.print_json(describe_scheduled_message(*view, has_passed=passed))
         return
     output.say(f"Message {ref} scheduled.")
     if passed:
         output.say(f"{output.when(message.scheduled_at)} has passed: sending starts now.")
-    show_message(message, state, as_json)
+    show_message(view, as_json)
 
 
 @click.command()
@@ -68,14 +67,14 @@ def schedule(settings: Settings, ref: str, at: datetime | None, as_json: bool) -
 def unschedule(settings: Settings, ref: str, as_json: bool) -> None:
     """Make a scheduled message a draft again."""
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         await services.composing.unschedule(ref)
         return await read_state(services, ref)
 
     unscheduled = call(settings, work)
     if not as_json:
         output.say(f"Message {ref} is a draft again.")
-    show_message(*unscheduled, as_json)
+    show_message(unscheduled, as_json)
 
 
 @click.command()
@@ -85,13 +84,13 @@ def unschedule(settings: Settings, ref: str, as_json: bool) -> None:
 def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
     """Create a draft with the content of a message."""
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         return await read_state(services, (await services.composing.duplicate(ref, AUTHOR)).ref)
 
-    made, state = call(settings, work)
+    made = call(settings, work)
     if not as_json:
-        output.say(f"Draft {made.ref} created.")
-    show_message(made, state, as_json)
+        output.say(f"Draft {made.message.ref} created.")
+    show_message(made, as_json)
 
 
 @click.command()
@@ -106,9 +105,10 @@ def preflight(settings: Settings, ref: str, as_json: bool) -> None:
     """
 
     async def work(services: Services) -> Preflight:
-        from postroom.wiring import make_preflight, make_renderer
+        from postroom.wiring import load_stored, make_preflight, make_renderer
 
-        checks = make_preflight(services, settings, make_renderer(services, settings))
+        found = await load_stored(services, settings)
+        checks = make_preflight(services, found, make_renderer(services, found))
         try:
             return await checks.check(ref, seconds=_PREFLIGHT_SECONDS)
         finally:
@@ -125,7 +125,7 @@ def preflight(settings: Settings, ref: str, as_json: bool) -> None:
     if rows:
         output.console().print(output.table(("level", "finding"), rows))
     else:
-        output.say("Nothing to improve.")
+        output.say("No problems found.")
     if found.checking:
         output.note(f"{found.checking} checks did not finish in time.")
 
@@ -151,9 +151,10 @@ def test(
     """Send a message, marked [Test], to up to ten addresses now."""
 
     async def work(services: Services) -> list[tuple[Address, Result]]:
-        from postroom.wiring import send_test_emails
+        from postroom.wiring import load_stored, send_test_emails
 
-        return await send_test_emails(services, settings, ref, addresses, subscriber)
+        found = await load_stored(services, settings)
+        return await send_test_emails(services, found, ref, addresses, subscriber)
 
     results = call(settings, work)
     failed = [(address, each) for address, each in results if each.kind != "accepted"]

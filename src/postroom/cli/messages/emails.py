@@ -12,7 +12,7 @@ from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.messages import describe_email
 
 if TYPE_CHECKING:
-    from postroom.services.messages.outcomes import EmailRecord
+    from postroom.services.messages.sending.outcomes import EmailRecord
     from postroom.settings import Settings
     from postroom.wiring import Services
 

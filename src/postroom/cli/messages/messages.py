@@ -9,9 +9,11 @@ import click
 
 from postroom.cli.messages.drafts import duplicate, preflight, schedule, test, unschedule
 from postroom.cli.messages.emails import decide, email, emails
+from postroom.cli.messages.message_results_command import results
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
+    attach_files,
     attach_option,
     audience_options,
     content_change,
@@ -23,8 +25,14 @@ from postroom.cli.messages.options import (
     read_moment,
     read_source,
     source_options,
+    track_option,
 )
-from postroom.cli.messages.progress import read_state, show_message, watch_message
+from postroom.cli.messages.progress import (
+    MessageView,
+    read_state,
+    show_message,
+    watch_message,
+)
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.services.resources.messages import (
@@ -36,7 +44,6 @@ if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
     from postroom.services.messages.message_rows import MessagePage
     from postroom.services.messages.message_times import NewestMessages
-    from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -46,7 +53,7 @@ def messages() -> None:
     """Write and schedule messages, and follow their delivery."""
 
 
-for command in (schedule, unschedule, duplicate, preflight, test, emails, email, decide):
+for command in (schedule, unschedule, duplicate, preflight, test, emails, email, decide, results):
     messages.add_command(command)
 
 
@@ -67,6 +74,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
     callback=read_moment,
     help="When to send it, in ISO 8601. [default: now]",
 )
+@track_option
 @published_option
 @attach_option
 @output.json_option
@@ -79,6 +87,7 @@ def create(
     segment: str | None,
     exclude_lists: tuple[str, ...],
     exclude_segments: tuple[str, ...],
+    more_lists: tuple[str, ...],
     preheader: str | None,
     from_name: str | None,
     reply_to: str | None,
@@ -88,23 +97,23 @@ def create(
     html: str | None,
     text: str | None,
     at: datetime | None,
+    track: str | None,
     published: bool | None,
     attach: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Schedule a message to the verified subscribers of a list, or keep it as a draft.
 
-    With --segment, only those in the segment when sending starts get it.
+    With --also-list, subscribers of that list get it, too. With --segment, only those in the
+    segment when sending starts get it.
 
     Subject and bodies may contain the merge fields {{email}}, {{list_description}} and fields of
     the list, such as {{first_name | default: "there"}}; bodies also {{unsubscribe_url}}, without
     which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past
     means now; a time without a zone is local.
     """
-    from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import MessageFormat, has_passed
     from postroom.services.messages.message_contents import NewBodies
-    from postroom.services.messages.progress import SendingState
 
     if body is not None and html is not None:
         raise click.UsageError("--html is short for --body with --format html: give one of them")
@@ -125,11 +134,12 @@ def create(
             format=None if body_format is None else MessageFormat(body_format),
             template=template,
             list_name=list_name,
-            **given_audience(segment, exclude_segments, exclude_lists),
+            **given_audience(segment, exclude_segments, exclude_lists, more_lists),
             subject=subject,
             preheader=preheader,
             from_name=from_name,
             reply_to=reply_to,
+            track=track,
             published=published,
             attachments=attachments or None,
             scheduled_at=at,
@@ -141,16 +151,26 @@ def create(
         )
 
     created = call(settings, work)
-    passed = not draft and at is not None and has_passed(at, asked_at)
+    passed = None if draft or at is None or not has_passed(at, asked_at) else at
+    _show_created(created, passed, as_json)
+
+
+def _show_created(created: Message, passed: datetime | None, as_json: bool) -> None:
+    """Show a new message; `passed` is its time if that is why it is sent now."""
+    from postroom.domain.messages.emails import Counts
+    from postroom.domain.messages.messages import MessageStatus
+    from postroom.services.messages.sending.progress import SendingState
+
+    unsent = MessageView(created, SendingState(Counts()))
     if as_json:
-        output.print_json(
-            describe_scheduled_message(created, SendingState(Counts()), has_passed=passed)
-        )
+        has_passed = passed is not None
+        output.print_json(describe_scheduled_message(*unsent, has_passed=has_passed))
         return
-    output.say(f"Draft {created.ref} created." if draft else f"Message {created.ref} scheduled.")
+    is_draft = created.status is MessageStatus.DRAFT
+    output.say(f"Draft {created.ref} created." if is_draft else f"Message {created.ref} scheduled.")
     if passed:
-        output.say(f"{output.when(at)} has passed: sending starts now.")
-    show_message(created, SendingState(Counts()), as_json)
+        output.say(f"{output.when(passed)} has passed: sending starts now.")
+    show_message(unsent, as_json)
 
 
 @messages.command()
@@ -217,7 +237,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
     if watch:
         call(settings, lambda services: watch_message(services, ref, as_json))
     else:
-        show_message(*call(settings, lambda services: read_state(services, ref)), as_json)
+        show_message(call(settings, lambda services: read_state(services, ref)), as_json)
 
 
 @messages.command()
@@ -229,6 +249,8 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
 @click.option("--text", type=BODY_FILE, help="The new text body. By default it follows the HTML.")
 @click.option("--at", metavar="TIME", callback=read_moment, help="The new time.")
+@attach_option
+@track_option
 @published_option
 @output.json_option
 @with_settings
@@ -240,34 +262,43 @@ def edit(
     segment: str | None,
     exclude_lists: tuple[str, ...],
     exclude_segments: tuple[str, ...],
+    more_lists: tuple[str, ...],
     preheader: str | None,
     from_name: str | None,
     reply_to: str | None,
     html: str | None,
     text: str | None,
     at: datetime | None,
+    attach: tuple[str, ...],
+    track: str | None,
     published: bool | None,
     as_json: bool,
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
 
-    It can be published or unpublished at any time. An empty preheader, name, Reply-To, segment or
-    exclusion removes it.
+    It can be published or unpublished at any time. An empty preheader, name, Reply-To,
+    additional list, segment or exclusion removes it. Attached files are added to those it has, and
+    replace files of the same name.
     """
     others = {
         "preheader": preheader,
         "from_name": from_name,
         "reply_to": reply_to,
+        "track": track,
         "published": published,
-        **given_audience(segment, exclude_segments, exclude_lists),
+        "attachments": attach or None,
+        **given_audience(segment, exclude_segments, exclude_lists, more_lists),
     }
     if all(each is None for each in (list_name, subject, html, text, at, *others.values())):
         raise click.UsageError(
-            "nothing to change: give --list, --segment, --exclude-list, --exclude-segment,"
-            " --subject, --preheader, --from-name, --reply-to, --html, --text, --at or --published"
+            "nothing to change: give --list, --also-list, --segment, --exclude-list,"
+            " --exclude-segment, --subject, --preheader, --from-name, --reply-to, --html, --text,"
+            " --at, --attach, --track or --published"
         )
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
+        if attach:
+            others["attachments"] = await attach_files(services, ref, attach)
         change = content_change(
             read_bodies(html, text),
             list_name=list_name,
@@ -281,7 +312,7 @@ def edit(
     saved = call(settings, work)
     if not as_json:
         output.say(f"Message {ref} saved.")
-    show_message(*saved, as_json)
+    show_message(saved, as_json)
 
 
 @messages.command()
@@ -303,11 +334,11 @@ def delete(settings: Settings, ref: str, yes: bool) -> None:
 def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
     """Pause a message. Emails already in progress finish."""
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         await services.messages.pause(ref, reason)
         return await read_state(services, ref)
 
-    show_message(*call(settings, work), as_json)
+    show_message(call(settings, work), as_json)
 
 
 @messages.command()
@@ -317,11 +348,11 @@ def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
 def resume(settings: Settings, ref: str, as_json: bool) -> None:
     """Resume a paused message."""
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         await services.messages.resume(ref)
         return await read_state(services, ref)
 
-    show_message(*call(settings, work), as_json)
+    show_message(call(settings, work), as_json)
 
 
 @messages.command()
@@ -330,14 +361,14 @@ def resume(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """Cancel a message for good. Emails not sent yet will not be sent."""
+    """Cancel a message permanently. Emails not sent yet will not be sent."""
     output.confirm(f"Cancel message {ref}?", yes=yes)
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         await services.messages.cancel(ref)
         return await read_state(services, ref)
 
-    show_message(*call(settings, work), as_json)
+    show_message(call(settings, work), as_json)
 
 
 @messages.command()
@@ -357,13 +388,13 @@ def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     if message.status in FINAL:
         output.confirm(f"Send message {ref} again to refused recipients?", yes=yes)
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         return await read_state(services, (await services.retries.retry(ref)).ref)
 
-    retried, state = call(settings, work)
-    if not as_json and retried.ref != ref:
-        output.say(f"Message {retried.ref} retries the refused recipients.")
-    show_message(retried, state, as_json)
+    retried = call(settings, work)
+    if not as_json and retried.message.ref != ref:
+        output.say(f"Message {retried.message.ref} retries the refused recipients.")
+    show_message(retried, as_json)
 
 
 @messages.command("try-now")
@@ -376,7 +407,7 @@ def try_now(settings: Settings, ref: str, as_json: bool) -> None:
     The first email that the mail server accepts lifts the hold.
     """
 
-    async def work(services: Services) -> tuple[Message, SendingState]:
+    async def work(services: Services) -> MessageView:
         return await read_state(services, (await services.message_holds.try_now(ref)).ref)
 
-    show_message(*call(settings, work), as_json)
+    show_message(call(settings, work), as_json)

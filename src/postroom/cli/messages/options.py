@@ -12,8 +12,9 @@ import click
 
 if TYPE_CHECKING:
     from postroom.domain.messages.attachments import Attachment
-    from postroom.services.messages.draft_contents import ContentChange
+    from postroom.services.messages.drafts.draft_contents import ContentChange
     from postroom.services.messages.message_contents import NewBodies
+    from postroom.wiring import Services
 
 AUTHOR = "command line"
 """Who saved a draft, for its versions."""
@@ -47,7 +48,7 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 def read_bodies(html: str | None, text: str | None) -> NewBodies:
     """Return both files, decoded. `Invalid` names the one that is wrong."""
-    from postroom.mail.body_files import html_from_file, text_from_file
+    from postroom.mail.bodies.body_files import html_from_file, text_from_file
     from postroom.services.messages.message_contents import NewBodies
 
     return NewBodies(
@@ -58,7 +59,7 @@ def read_bodies(html: str | None, text: str | None) -> NewBodies:
 
 def read_source(path: str) -> str:
     """Return a file in the format of a message or template, decoded. `Invalid`."""
-    from postroom.mail.body_files import text_from_file
+    from postroom.mail.bodies.body_files import text_from_file
 
     return text_from_file(_read("body", path), "body")
 
@@ -98,9 +99,44 @@ published_option = click.option(
 )
 
 
+_AS_THE_LIST = "list"
+
+
+def _read_track(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return what a message chooses, an empty text to leave it to its list."""
+    from postroom.domain.errors import Invalid
+    from postroom.domain.messages.tracking import TRACKS, Track, parse_track
+
+    if value is None or value in TRACKS:
+        return value
+    if value == _AS_THE_LIST:
+        return ""
+    if value != Track.PERSONAL:
+        raise click.BadParameter(f"must be off, aggregate or {_AS_THE_LIST}, not {value[:60]!r}")
+    try:
+        return parse_track(value)
+    except Invalid as exc:
+        raise click.BadParameter(exc.problem) from exc
+
+
+track_option = click.option(
+    "--track",
+    metavar="[off|aggregate|list]",
+    callback=_read_track,
+    help="Whether opens and clicks are measured; list: as its list says. [default: list]",
+)
+
+
 def audience_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the part of a list that gets a message."""
+    """Add the options for who gets a message: additional lists, or a part of them."""
     for option in (
+        click.option(
+            "--also-list",
+            "more_lists",
+            metavar="LIST",
+            multiple=True,
+            help="Also send to this list; each person gets it once. Can be repeated.",
+        ),
         click.option(
             "--exclude-segment",
             "exclude_segments",
@@ -122,15 +158,22 @@ def audience_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_audience(
-    segment: str | None, exclude_segments: tuple[str, ...], exclude_lists: tuple[str, ...]
+    segment: str | None,
+    exclude_segments: tuple[str, ...],
+    exclude_lists: tuple[str, ...],
+    more_lists: tuple[str, ...],
 ) -> dict[str, Any]:
     """Return the options of the audience that were given; an empty name stands for none."""
-    excluded = {"exclude_segments": exclude_segments, "exclude_lists": exclude_lists}
+    several = {
+        "exclude_segments": exclude_segments,
+        "exclude_lists": exclude_lists,
+        "more_lists": more_lists,
+    }
     return {
         "segment": segment,
         **{
             option: tuple(filter(None, names)) if names else None
-            for option, names in excluded.items()
+            for option, names in several.items()
         },
     }
 
@@ -147,13 +190,25 @@ attach_option = click.option(
 def read_files(paths: Sequence[str]) -> tuple[tuple[Attachment, ...], dict[str, bytes]]:
     """Return files to attach, and their contents by their hashes. `Invalid`."""
     from postroom.domain.errors import Invalid
-    from postroom.domain.messages.attachments import LARGEST_IN_ALL, describe_file
+    from postroom.domain.messages.attachments import LARGEST_IN_TOTAL, describe_file
 
-    if sum(Path(each).stat().st_size for each in paths) > LARGEST_IN_ALL:
-        raise Invalid("attach", f"must have at most {LARGEST_IN_ALL // 1024**2} MB in all")
+    if sum(Path(each).stat().st_size for each in paths) > LARGEST_IN_TOTAL:
+        raise Invalid("attach", f"must have at most {LARGEST_IN_TOTAL // 1024**2} MB in total")
     contents = [(path, Path(path).read_bytes()) for path in paths]
     found = [(describe_file(Path(path).name, content), content) for path, content in contents]
     return tuple(each for each, _ in found), {each.hash: content for each, content in found}
+
+
+async def attach_files(
+    services: Services, ref: str, paths: Sequence[str]
+) -> tuple[Attachment, ...]:
+    """Store files, and return all that a message then has: the new ones replace those of the same
+    names. `Invalid`, `NoSuch`."""
+    added, contents = read_files(paths)
+    message = await services.messages.get(ref)
+    await services.attached_files.put(message.ref, contents)
+    names = {each.name for each in added}
+    return (*(each for each in message.attachments if each.name not in names), *added)
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +229,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def content_change(bodies: NewBodies, **fields: Any) -> ContentChange:
     """Return the change of the options that were given."""
-    from postroom.services.messages.draft_contents import ContentChange
+    from postroom.services.messages.drafts.draft_contents import ContentChange
 
     given = {**fields, "body": bodies.html, "text": bodies.text}
     return ContentChange(**{name: value for name, value in given.items() if value is not None})

@@ -6,12 +6,13 @@ import asyncio
 import sys
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import click
 
 from postroom.cli.support import output
-from postroom.services.messages.progress import SpeedMeter
+from postroom.services.audience.results.message_results import NO_RESULTS, MessageResults
+from postroom.services.messages.sending.progress import SendingState, SpeedMeter
 from postroom.services.resources.messages import describe_message
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import Message
-    from postroom.services.messages.holds import Hold
-    from postroom.services.messages.progress import SendingState
+    from postroom.services.messages.sending.holds import Hold
     from postroom.wiring import Services
 
 _LOOK_SECONDS = 0.5
@@ -30,17 +30,26 @@ _WINDOW_SECONDS = 10.0
 _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
-async def read_state(services: Services, ref: str) -> tuple[Message, SendingState]:
-    """Return a message with its counts and holds."""
+class MessageView(NamedTuple):
+    """A message with its counts, holds and results."""
+
+    message: Message
+    state: SendingState
+    results: MessageResults = NO_RESULTS
+
+
+async def read_state(services: Services, ref: str) -> MessageView:
+    """Return a message with its counts, holds and results."""
     message = await services.messages.get(ref)
-    return message, await services.message_holds.sending_state(message)
+    state = await services.message_holds.sending_state(message)
+    return MessageView(message, state, await services.results.of_message(message))
 
 
-def show_message(message: Message, state: SendingState, as_json: bool) -> None:
+def show_message(view: MessageView, as_json: bool) -> None:
     if as_json:
-        output.print_json(describe_message(message, state))
+        output.print_json(describe_message(*view))
     else:
-        output.console().print(_view(message, state))
+        output.console().print(_view(view))
 
 
 async def watch_message(services: Services, ref: str, as_json: bool) -> None:
@@ -60,10 +69,11 @@ async def _watch_live(services: Services, ref: str) -> None:
     with Live(console=output.console(), refresh_per_second=4) as live:
         while True:
             began = time.monotonic()
-            message, state = await read_state(services, ref)
-            speed.note(message, state.counts.done, time.monotonic())
-            live.update(_view(message, state, None if _is_done(message) else speed))
-            if _is_done(message):
+            view = await read_state(services, ref)
+            speed.note(view.message, view.state.counts.done, time.monotonic())
+            is_done = _is_done(view.message)
+            live.update(_view(view, None if is_done else speed))
+            if is_done:
                 return
             await asyncio.sleep(_pause(began, _LOOK_SECONDS))
 
@@ -73,11 +83,12 @@ async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
     last = ""
     while True:
         began = time.monotonic()
-        message, state = await read_state(services, ref)
+        view = await read_state(services, ref)
+        message, state, results = view
         speed.note(message, state.counts.done, time.monotonic())
-        seen = f"{message.status} {message.reason} {state.counts} {state.holds}"
+        seen = f"{message.status} {message.reason} {state.counts} {state.holds} {results}"
         if seen != last:
-            click.echo(line(message, state, speed))
+            click.echo(line(view, speed))
             last = seen
         if _is_done(message):
             return
@@ -99,9 +110,10 @@ def _pause(began: float, least: float) -> float:
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _view(message: Message, state: SendingState, speed: SpeedMeter | None = None) -> Group:
+def _view(view: MessageView, speed: SpeedMeter | None = None) -> Group:
     from rich.console import Group
 
+    message, state, results = view
     counts = state.counts
     lines: list[RenderableType] = [
         output.details(
@@ -109,7 +121,7 @@ def _view(message: Message, state: SendingState, speed: SpeedMeter | None = None
                 "message": message.ref,
                 "status": output.state(message.status.value),
                 "reason": output.plain(message.reason) if message.reason else None,
-                "list": message.list_name,
+                "list": ", ".join(message.lists),
                 "audience": None if message.audience.is_everybody else str(message.audience),
                 "subject": output.plain(message.subject),
                 "bodies": " and ".join(_bodies(message)),
@@ -123,10 +135,27 @@ def _view(message: Message, state: SendingState, speed: SpeedMeter | None = None
         # While pages are still being planned, the time left is unknown.
         is_complete = message.status.value != "Queuing"
         lines += ["", _bar(counts, speed, show_time_left=is_complete), "", _sum(counts)]
+    if counts.accepted:
+        lines += ["", output.details(_result_lines(results))]
     lines += [line for hold in state.holds for line in ("", _hold(hold))]
     if waits := _waits(state):
         lines += ["", waits]
     return Group(*lines)
+
+
+def _result_lines(results: MessageResults) -> dict[str, str]:
+    total = results.delivery.total
+    return {
+        "bounced": f"{total.bounced:,}",
+        "marked as spam": f"{total.complained:,}",
+        "unsubscribed": f"{results.unsubscribed:,}",
+        "opened": _measured(results.opened),
+        "clicked": _measured(results.clicked),
+    }
+
+
+def _measured(count: int | None) -> str:
+    return "not measured" if count is None else f"{count:,}"
 
 
 def _bodies(message: Message) -> list[str]:
@@ -184,7 +213,7 @@ def _hold(hold: Hold) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from postroom.services.messages.hold_rows import describe
+    from postroom.services.messages.sending.hold_rows import describe
 
     facts = {
         "since": output.when(hold.since),
@@ -214,12 +243,13 @@ def _dim(part: str) -> Text:
 class LineMaker(Protocol):
     """A function that describes a change in one line."""
 
-    def __call__(self, message: Message, state: SendingState, speed: SpeedMeter) -> str: ...
+    def __call__(self, view: MessageView, speed: SpeedMeter) -> str: ...
 
 
-def _plain_line(message: Message, state: SendingState, speed: SpeedMeter) -> str:
-    from postroom.services.messages.hold_rows import describe
+def _plain_line(view: MessageView, speed: SpeedMeter) -> str:
+    from postroom.services.messages.sending.hold_rows import describe
 
+    message, state, _ = view
     counts = state.counts
     held = "".join(f" {describe(hold)}" for hold in state.holds)
     parts = " + ".join(f"{getattr(counts, part):,} {part.replace('_', ' ')}" for part in _PARTS)
@@ -228,6 +258,6 @@ def _plain_line(message: Message, state: SendingState, speed: SpeedMeter) -> str
     return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate}{held}"
 
 
-def _json_line(message: Message, state: SendingState, speed: SpeedMeter) -> str:
-    shown = output.builtins(describe_message(message, state))
+def _json_line(view: MessageView, speed: SpeedMeter) -> str:
+    shown = output.builtins(describe_message(*view))
     return output.json_line({**shown, "per_second": round(speed.per_second or 0, 1)})

@@ -12,7 +12,7 @@ from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.templates import describe_template, describe_template_summary
 
 if TYPE_CHECKING:
-    from postroom.services.messages.templates import TemplateContent, WholeTemplate
+    from postroom.services.messages.drafts.templates import TemplateContent, WholeTemplate
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -102,7 +102,7 @@ def edit(
         raise click.UsageError("nothing to change: give --file, --title or --description")
 
     async def work(services: Services) -> WholeTemplate:
-        from postroom.services.messages.templates import TemplateContent
+        from postroom.services.messages.drafts.templates import TemplateContent
 
         old = await services.templates.get(name)
         content = TemplateContent(
@@ -134,7 +134,7 @@ def delete(settings: Settings, name: str, yes: bool, as_json: bool) -> None:
 
 def _content(title: str, file: str, description: str, kind: str) -> TemplateContent:
     from postroom.composing.layouts import LayoutFormat
-    from postroom.services.messages.templates import TemplateContent
+    from postroom.services.messages.drafts.templates import TemplateContent
 
     return TemplateContent(title, read_source(file), description, LayoutFormat(kind))
 

@@ -42,11 +42,13 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
     store and its clock, the transport (without sending), the base URL, and the DNS records of the
     domains that lists send from. Exit status 1 if there is an error.
     """
-    from postroom.checks import FindingState, check_everything
+    from postroom.checks import FindingState, check_everything, load_all_settings
 
     if mail_from and not mail_to:
         raise click.UsageError("--from needs --mail-to, the address of the test email")
+    settings, unreadable = run(load_all_settings(settings))
     findings = run(check_everything(settings, mail_to=mail_to, mail_from=mail_from))
+    findings[:0] = unreadable
     if as_json:
         _print_json(settings, findings)
     else:

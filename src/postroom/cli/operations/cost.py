@@ -101,8 +101,8 @@ PER_PAGE: Final = Requests(table=2.3, queue=2)
 PER_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
 """A message, besides its pages."""
 
-PER_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
-"""An idle scheduler and host: leases, heartbeats, and polling of queues."""
+PER_IDLE_MINUTE: Final = Requests(table=93, queue=91, blob=12)
+"""An idle scheduler and host: leases, heartbeats, polling of queues and of stored settings."""
 
 KILOBYTES_PER_EMAIL: Final = 0.1
 """What is stored per email, with a long address."""

@@ -1,5 +1,5 @@
-"""`postroom up`, and `web`, `scheduler`, `sender` and `host`: everything or one part, until it is
-stopped."""
+"""`postroom up`, and `web`, `scheduler`, `sender`, `host` and `inbound`: everything or one part,
+until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from urllib.parse import urlsplit
 import click
 
 from postroom.cli.support.running import run_until_stopped, with_settings
+from postroom.errors import PostroomError
 from postroom.hosted import register_apps, run_host
 from postroom.settings import Settings
 from postroom.transport.registry import sends_mail
 from postroom.wiring import (
-    make_alerts,
     make_retention,
-    opened_sending,
+    make_suppression_work,
+    make_unfinished_renames,
+    opened_live,
     opened_services,
-    opened_transport,
+    opened_shared_transport,
+    run_alerts,
+    run_bounce_inputs,
     run_confirmations,
     run_scheduler,
     run_sender,
+    sending_settings,
 )
 
 if TYPE_CHECKING:
@@ -50,19 +55,20 @@ def up(settings: Settings, demo: bool) -> None:
         os.environ["POSTROOM_RATE"] = RATE  # for senders, which load the settings again
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_services(settings) as services, opened_transport(settings) as transport:
+        async with opened_live(settings) as (services, live):
             await register_apps(settings, services.apps)
-            filled = demo and await fill_with_examples(services, settings)
-            context = make_context(services, settings)
+            filled = demo and await fill_with_examples(services, live.current)
+            context = make_context(services, settings, live)
             async with asyncio.TaskGroup() as parts:
                 parts.create_task(serve(context, listener, stopping))
                 parts.create_task(run_scheduler(services, settings, stopping))
                 parts.create_task(make_retention(services, settings).run(stopping))
+                parts.create_task(make_unfinished_renames(services).run(stopping))
+                parts.create_task(make_suppression_work(services, settings).run(stopping))
                 parts.create_task(run_host(services, settings, stopping))
-                alerts = make_alerts(services, transport, settings)
-                if alerts is not None:
-                    parts.create_task(alerts.run(stopping))
-                _print_summary(settings, await first_step(context), listener, demo=filled)
+                parts.create_task(run_alerts(services, live, stopping))
+                parts.create_task(run_bounce_inputs(services, live, stopping))
+                _print_summary(live.current, await first_step(context), listener, demo=filled)
 
     run_until_stopped(work, settings)
     with suppress(OSError):  # the terminal may be closed
@@ -107,7 +113,8 @@ def _missing_for_production(settings: Settings) -> list[str]:
     missing = []
     if not sends_mail(settings.transport.url):
         missing.append(
-            "Emails are kept in the outbox and not sent: set POSTROOM_TRANSPORT=smtp://…"
+            "Emails are kept in the outbox and not sent: set up a mail server in the browser, under"
+            " Settings → Mail server, or set POSTROOM_TRANSPORT=smtp://…"
         )
     base_url = settings.web.base_url
     if urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1"):
@@ -115,7 +122,7 @@ def _missing_for_production(settings: Settings) -> list[str]:
     elif base_url.startswith("http://"):
         missing.append("One-click unsubscribe needs https: put a proxy with TLS in front.")
     if not settings.alerts.email and not settings.alerts.webhook:
-        missing.append("Nobody is alerted when a message is paused: set POSTROOM_ALERT_EMAIL.")
+        missing.append("Nobody is alerted when a message is paused: see Settings → Alerts.")
     return missing
 
 
@@ -128,13 +135,12 @@ def scheduler(settings: Settings) -> None:
     """Split due messages into pages for the senders. Any number may run; one is active."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_services(settings) as services, opened_transport(settings) as transport:
-            alerts = make_alerts(services, transport, settings)
-            async with asyncio.TaskGroup() as parts:
-                parts.create_task(run_scheduler(services, settings, stopping))
-                parts.create_task(make_retention(services, settings).run(stopping))
-                if alerts is not None:
-                    parts.create_task(alerts.run(stopping))
+        async with opened_live(settings) as (services, live), asyncio.TaskGroup() as parts:
+            parts.create_task(run_scheduler(services, settings, stopping))
+            parts.create_task(make_retention(services, settings).run(stopping))
+            parts.create_task(make_unfinished_renames(services).run(stopping))
+            parts.create_task(make_suppression_work(services, settings).run(stopping))
+            parts.create_task(run_alerts(services, live, stopping))
 
     run_until_stopped(work, settings)
 
@@ -146,12 +152,17 @@ def sender(settings: Settings) -> None:
     """Send the emails of pages. Any number may run, on any number of machines."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with (
-            opened_sending(settings) as (services, transport),
-            asyncio.TaskGroup() as parts,
-        ):
-            parts.create_task(run_sender(services, transport, settings, stopping))
-            parts.create_task(run_confirmations(services, transport, settings, stopping))
+        async with opened_live(settings) as (services, live):
+
+            async def send(settings: Settings, ending: asyncio.Event) -> None:
+                async with (
+                    opened_shared_transport(services, settings) as transport,
+                    asyncio.TaskGroup() as parts,
+                ):
+                    parts.create_task(run_sender(services, transport, settings, ending))
+                    parts.create_task(run_confirmations(services, transport, settings, ending))
+
+            await live.run(send, sending_settings, stopping)
 
     run_until_stopped(work, settings)
 
@@ -175,19 +186,39 @@ def host(settings: Settings) -> None:
 
 
 @click.command()
+@with_settings
+def inbound(settings: Settings) -> None:
+    """Receive bounces from a mail server, or fetch them from a mailbox. Any number may run.
+
+    They are stored and queued; a host (`postroom host`) records them.
+    """
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with opened_live(settings) as (services, live):
+            bounces = live.current.bounces
+            if bounces.port is None and not bounces.mailbox:
+                raise PostroomError(
+                    "nothing to receive bounces from: set POSTROOM_INBOUND_PORT, such as 8424, or"
+                    " POSTROOM_BOUNCE_MAILBOX"
+                )
+            await run_bounce_inputs(services, live, stopping)
+
+    run_until_stopped(work, settings)
+
+
+@click.command()
 @click.option("--port", help="The port, as in the setting `port`.")
 @with_settings
 def web(settings: Settings) -> None:
     """Serve the web pages and the API. Any number may run."""
     from postroom.web.context import make_context
     from postroom.web.serving.server import bound_socket, print_url, serve
-    from postroom.wiring import opened_services
 
     listener = bound_socket(settings)
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_services(settings) as services:
-            context = make_context(services, settings)
+        async with opened_live(settings) as (services, live):
+            context = make_context(services, settings, live)
             await print_url(context, listener)
             await serve(context, listener, stopping)
 

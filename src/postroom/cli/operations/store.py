@@ -38,8 +38,8 @@ class MissingKey(PostroomError):
 def copy_store(source: str, target: str, as_json: bool) -> None:
     """Copy all data from one store to another, and compare them.
 
-    FROM and TO are URLs as in the setting `store`. Stop all parts first. TO must be empty or have
-    an interrupted copy, which is continued. FROM does not change.
+    FROM and TO are URLs as in the setting `store`. Stop all parts first. TO must be empty or
+    contain an interrupted copy, which is continued. FROM does not change.
     """
     report = run(_copy(source, target, quiet=as_json))
     if as_json:

@@ -197,7 +197,7 @@ def history(settings: Settings, identity: str, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("queue")
-@click.option("--reason", default="stopped by hand", show_default=True)
+@click.option("--reason", default="stopped manually", show_default=True)
 @with_settings
 def fault(settings: Settings, queue: str, reason: str) -> None:
     """Stop a queue. Its messages wait until `queue clear` or `queue redrive`."""

@@ -95,11 +95,14 @@ _READING = frozenset(
         "history",
         "ls",
         "peek",
+        "preflight",
+        "preview",
+        "results",
         "show",
         "trace",
     }
 )
-_NOT_RECORDED = frozenset({"body"})  # arguments with contents
+_NOT_RECORDED = frozenset({"body", "value"})  # arguments with contents or secrets
 
 
 def call(settings: Settings, work: Callable[[Services], Awaitable[T]]) -> T:

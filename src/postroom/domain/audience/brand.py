@@ -80,7 +80,16 @@ class Brand(msgspec.Struct, frozen=True):
     website: str = ""
     social_links: str = ""
     footer_text: str = ""
+    footer_text_en: str = ""
+    footer_text_fr: str = ""
+    footer_text_de: str = ""
+    footer_text_ko: str = ""
+    footer_text_ru: str = ""
     postal_address: str = ""
+
+    def footer_in(self, language: str) -> str:
+        """Return the footer text in one of our languages, or else the one for all of them."""
+        return str(getattr(self, f"footer_text_{language}", "")) or self.footer_text
 
     @property
     def links(self) -> list[BrandLink]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.field_types import FieldType, FieldValue
+from postroom.domain.audience.field_types import FieldType, FieldValue, split_choices
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.plain_text import one_line, some_lines
@@ -97,10 +97,14 @@ FROM_THE_ROW: Final = {"email": FieldType.TEXT, "joined": FieldType.DATE}
 
 
 class Fields:
-    """The fields of one list: those that it declares, and those that are built in."""
+    """The fields of one list: those that are declared, on the list or for all lists, and those
+    that are built in."""
 
-    def __init__(self, declared: Iterable[Field] = ()) -> None:
-        self.declared = tuple(declared)
+    def __init__(self, own: Iterable[Field] = (), shared: Iterable[Field] = ()) -> None:
+        """`own` are declared by the list itself, `shared` for all lists."""
+        self.own = tuple(own)
+        self.shared = tuple(shared)
+        self.declared = (*self.shared, *self.own)
         self._all = {**BUILT_IN, **{each.name: each for each in self.declared}}
         self._renamed = {each.formerly: each for each in self.declared if each.formerly}
 
@@ -363,8 +367,7 @@ def _several_from_text(field: Field, text: str) -> list[str]:
     """Split at `|`, or else at commas and semicolons, unless those belong to a choice."""
     if text.casefold() in {each.casefold() for each in field.choices}:
         return [text]
-    parts = text.split("|") if "|" in text else re.split("[,;]", text)
-    return [each.strip() for each in parts if each.strip()]
+    return split_choices(text)
 
 
 def _only(*kinds: type) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""The properties of a list's sign-up form: what it asks for, and where it may stand."""
+"""The properties of a list's sign-up form: what it asks for, and where it may be embedded."""
 
 from __future__ import annotations
 
@@ -98,8 +98,7 @@ FORM_PROPERTIES: Final = (
         name="ask_name",
         stored_as="AskName",
         label="Ask for the name",
-        help="Whether the sign-up form has fields for the first and the last name, which people"
-        " may leave empty.",
+        help="Whether the sign-up form asks for first and last name, which are optional.",
         check=bool,
         default=False,
         input=Input.FLAG,
@@ -115,6 +114,17 @@ FORM_PROPERTIES: Final = (
         example="I agree to receive the newsletter.",
         form=ListForm.SIGNUP_PAGE,
     ),
+    ListProperty(
+        name="ask_tracking",
+        stored_as="AskTracking",
+        label="Ask for consent to tracking",
+        help="Whether the form and the preferences page have a box, which nobody has to tick, that"
+        " allows you to record who opens emails and clicks links.",
+        check=bool,
+        default=False,
+        input=Input.FLAG,
+        form=ListForm.SIGNUP_PAGE,
+    ),
     _link(
         "privacy_url",
         stored_as="PrivacyUrl",
@@ -127,7 +137,7 @@ FORM_PROPERTIES: Final = (
         stored_as="ProofOfWork",
         label="Proof of work",
         help="Whether the browser has to solve a small task (ALTCHA) before it can sign up, which"
-        " makes mass sign-ups expensive. It needs JavaScript, and no other service.",
+        " makes mass sign-ups expensive. It requires JavaScript, but no other service.",
         check=bool,
         default=False,
         input=Input.FLAG,
@@ -137,8 +147,8 @@ FORM_PROPERTIES: Final = (
         name="allowed_origins",
         stored_as="AllowedOrigins",
         label="Sites that may embed the form",
-        help="One per line, for example https://www.example.com. Without any, the form can be"
-        " embedded nowhere, and a form of your own can stand on any site.",
+        help="One per line, for example https://www.example.com. If empty, the form cannot be"
+        " embedded, but your own form can be on any site.",
         check=parse_origins,
         input=Input.LINKS,
         longest=MOST_ORIGINS * (_LONGEST_ORIGIN + 1),
@@ -149,15 +159,15 @@ FORM_PROPERTIES: Final = (
         "thank_you_url",
         stored_as="ThankYouUrl",
         label="Page after signing up",
-        help="A page of your site that asks people to check their email. Leave empty for"
-        " Postroom’s.",
+        help="A page of your site that asks people to check their email. Leave empty to use"
+        " Postroom’s page.",
         example="https://www.example.com/thanks",
     ),
     _link(
         "confirmed_url",
         stored_as="ConfirmedUrl",
         label="Page after confirming",
-        help="A page of your site that welcomes people. Leave empty for Postroom’s.",
+        help="A page of your site that welcomes people. Leave empty to use Postroom’s page.",
         example="https://www.example.com/welcome",
     ),
 )

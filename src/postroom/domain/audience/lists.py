@@ -31,6 +31,12 @@ from postroom.domain.audience.brand import (
     parse_website,
 )
 from postroom.domain.audience.form_properties import FORM_PROPERTIES
+from postroom.domain.audience.list_emails import (
+    EMAIL_PROPERTIES,
+    ListEmail,
+    ListEmailKind,
+    emails_from,
+)
 from postroom.domain.audience.list_property import (
     REQUIRED,
     Input,
@@ -39,10 +45,15 @@ from postroom.domain.audience.list_property import (
     line,
     lines,
 )
+from postroom.domain.audience.mail_headers import MAIL_PROPERTIES
+from postroom.domain.audience.track_property import TRACK_PROPERTY
 from postroom.domain.errors import Invalid
-from postroom.domain.languages import LANGUAGES, known_language, parse_list_language
+from postroom.domain.languages import ENGLISH_NAMES, LANGUAGES, known_language, parse_list_language
+from postroom.domain.messages.tracking import Track
 
 ListName = NewType("ListName", str)
+EVERY_LIST: Final = ListName("*")
+"""Stands for all lists: fields that are declared here apply to each of them."""
 SubscriberGuid = NewType("SubscriberGuid", str)
 
 _LIST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -57,6 +68,7 @@ class MailingList(msgspec.Struct, frozen=True):
 
     `PROPERTIES` describes the properties. If the list is not `public`, only administrators and
     programs with a key can add subscribers. `logo` names the picture on the list's public pages.
+    `confirmation_emails` and `welcome_emails` are its own texts of these (`list_emails.py`).
     """
 
     name: ListName
@@ -71,23 +83,39 @@ class MailingList(msgspec.Struct, frozen=True):
     logo: str = ""
     language: str = LANGUAGES[0]
     postal_address: str = ""
+    reply_to: str = ""
+    headers: str = ""
     font: str = DEFAULT_FONT
     website: str = ""
     social_links: str = ""
     footer_text: str = ""
+    footer_text_en: str = ""
+    footer_text_fr: str = ""
+    footer_text_de: str = ""
+    footer_text_ko: str = ""
+    footer_text_ru: str = ""
     noindex: bool = False
     ask_name: bool = False
     consent_text: str = ""
+    ask_tracking: bool = False
     privacy_url: str = ""
     proof_of_work: bool = False
     allowed_origins: str = ""
     thank_you_url: str = ""
     confirmed_url: str = ""
+    welcome_email: bool = False
+    track: str = Track.OFF.value
+    confirmation_emails: str = ""
+    welcome_emails: str = ""
 
     @property
     def origins(self) -> list[str]:
         """The sites that may show the sign-up form."""
         return self.allowed_origins.split()
+
+    def own_emails(self, kind: ListEmailKind) -> dict[str, ListEmail]:
+        """Return the texts that the list has for its emails, by language."""
+        return emails_from(str(getattr(self, f"{kind}_emails")))
 
     @property
     def brand(self) -> Brand:
@@ -103,7 +131,9 @@ class Subscriber(msgspec.Struct, frozen=True):
     of the list's fields, as JSON has them. Nothing is sent until `paused_until`.
     `pending_attributes` were given at a later sign-up, and count once the owner has confirmed. The
     `note` is for the team. `consent` says what the owner agreed to at the sign-up, or how they
-    signed up in the tool that they were imported from.
+    signed up in the tool that they were imported from. With `is_suppressed` they are blocked by a
+    suppression of the address, and not by hand. `tracking` says that they agreed that their opens
+    and clicks are measured, as long as they do not withdraw it.
     """
 
     list_name: ListName
@@ -120,6 +150,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     pending_attributes: Mapping[str, Any] = {}
     note: str = ""
     consent: str = ""
+    is_suppressed: bool = False
+    tracking: bool = False
 
     @property
     def key(self) -> AddressKey:
@@ -127,7 +159,7 @@ class Subscriber(msgspec.Struct, frozen=True):
 
     @property
     def may_receive(self) -> bool:
-        """Whether emails may be sent, apart from a pause, which ends by itself."""
+        """Whether emails may be sent, apart from a pause, which ends automatically."""
         return self.verified and not self.blocked
 
 
@@ -162,7 +194,7 @@ os.register_at_fork(after_in_child=_unused_guids.clear)  # two processes must no
 
 
 def new_guids(count: int) -> list[SubscriberGuid]:
-    """Return many GUIDs in order, in a tenth of the time that single ones take.
+    """Return many GUIDs in order, in a tenth of the time that one by one takes.
 
     They share their first 16 random bits, so that rows written together are stored together: a list
     of a million grows nearly twice as fast. Each has 106 more random bits.
@@ -203,7 +235,7 @@ _ALL: Final = (
         name="from_address",
         stored_as="FromEmailAddress",
         label="From address",
-        help="The address that emails come from and that replies go to.",
+        help="The address that emails come from.",
         check=partial(parse_address, field="from_address"),
         default=REQUIRED,
         input=Input.ADDRESS,
@@ -308,6 +340,17 @@ _ALL: Final = (
         example="Registered in Ireland, no. 123456",
         form=ListForm.BRAND,
     ),
+    *(
+        lines(
+            f"footer_text_{language}",
+            500,
+            stored_as=f"FooterText{language.capitalize()}",
+            label=f"Footer text in {name}",
+            help=f"Replaces the footer text on pages and in emails in {name}.",
+            form=ListForm.BRAND,
+        )
+        for language, name in ENGLISH_NAMES.items()
+    ),
     lines(
         "postal_address",
         500,
@@ -337,7 +380,10 @@ _ALL: Final = (
         form=ListForm.NONE,
         in_api=False,
     ),
+    *MAIL_PROPERTIES,
+    TRACK_PROPERTY,
     *FORM_PROPERTIES,
+    *EMAIL_PROPERTIES,
 )
 
 PROPERTIES: Final[Mapping[str, ListProperty]] = {each.name: each for each in _ALL}

@@ -14,7 +14,7 @@ from postroom.domain.errors import Invalid
 from postroom.domain.plain_text import printable
 from postroom.domain.units import show_size
 
-LARGEST_IN_ALL: Final = 10 * 1024 * 1024
+LARGEST_IN_TOTAL: Final = 10 * 1024 * 1024
 """Bytes of all attachments of a message. Encoded they are a third more, and many mail servers
 accept emails of up to 20 MB."""
 
@@ -78,10 +78,10 @@ def check_attachments(
     if len(attachments) > MOST:
         raise Invalid(field, f"must be at most {MOST} files, not {len(attachments)}")
     total = sum(each.size for each in attachments)
-    if total > LARGEST_IN_ALL:
+    if total > LARGEST_IN_TOTAL:
         raise Invalid(
             field,
-            f"must have at most {show_size(LARGEST_IN_ALL)} in all, not {show_size(total)}",
+            f"must have at most {show_size(LARGEST_IN_TOTAL)} in total, not {show_size(total)}",
         )
     names = [each.name.casefold() for each in attachments]
     twice = next((each.name for each in attachments if names.count(each.name.casefold()) > 1), "")

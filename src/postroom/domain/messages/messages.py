@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
@@ -23,6 +24,7 @@ from postroom.domain.messages.attachments import Attachment
 from postroom.domain.messages.audiences import Audience, AudienceRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 
 LONGEST_SUBJECT = 500
 LONGEST_PREHEADER = 250  # characters: programs show about 100 of them
@@ -90,17 +92,30 @@ DRAFTS = "draft"
 """The partition of drafts, which have no day yet."""
 
 
+class ListCopy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the emails of a message say about one of its lists, copied when it is queued."""
+
+    description: str
+    language: str = LANGUAGES[0]
+    postal_address: str = ""
+    reply_to: str = ""
+    headers: str = ""
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message, as the store keeps it.
 
     A draft may be incomplete: its list and subject are then empty, and its time is None, which no
     other message's is. `edited_by` saved it last; `version_at` is when that version of a draft
-    began (`services/messages/message_versions.py`); `ready_by` handed it over for sending. With
-    `has_source`, what the author wrote is stored besides the HTML that was made from it.
+    began (`services/messages/drafts/message_versions.py`); `ready_by` handed it over for sending.
+    With `has_source`, what the author wrote is stored besides the HTML that was made from it.
 
-    `segment`, `exclude_segments` and `exclude_lists` are its `audience`; `audience_rules` are the
-    rules of these segments, copied when the message is queued. `fields` are the list's fields that
-    it uses: pages have their values in this order.
+    `segment`, `exclude_segments`, `exclude_lists` and `more_lists` are its `audience`;
+    `audience_rules` are the rules of these segments, copied when the message is queued.
+    `list_copies` belong to `more_lists`. `fields` are the list's fields that it uses, and
+    `conditions` the rules in its text: pages have their values in this order. `field_copies` are
+    the fields that it merges or compares of each of its lists, copied when it is queued: later
+    changes of them do not matter.
 
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and the fields that begin with `list_` are copied from the list when the message
@@ -108,8 +123,9 @@ class Message(msgspec.Struct, frozen=True):
     `paused_from` is the status to resume, `resumptions` counts how often that happened. `reason`
     says why it paused itself, or why it had no recipients. `retry_of` is the message whose refused
     recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
-    `published` puts it into the web archive of its list once it is sent; `web_key` is the secret in
-    the link to it in a browser (`web_pages.py`).
+    `track` says whether opens and clicks are measured: None leaves it to the list until the message
+    is queued. `published` puts it into the web archive of its list once it is sent; `web_key` is
+    the secret in the link to it in a browser (`web_pages.py`).
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
     """
@@ -129,8 +145,12 @@ class Message(msgspec.Struct, frozen=True):
     segment: str = ""
     exclude_segments: tuple[str, ...] = ()
     exclude_lists: tuple[ListName, ...] = ()
+    more_lists: tuple[ListName, ...] = ()
+    list_copies: tuple[ListCopy, ...] = ()
     audience_rules: AudienceRules | None = None
     fields: tuple[str, ...] = ()
+    field_copies: tuple[tuple[Field, ...], ...] = ()
+    conditions: tuple[str, ...] = ()
     preheader: str = ""
     from_name: str = ""
     reply_to: str = ""
@@ -138,6 +158,7 @@ class Message(msgspec.Struct, frozen=True):
     edited_by: str = ""
     version_at: datetime | None = None
     ready_by: str = ""
+    track: Track | None = None
     published: bool = False
     web_key: str = ""
     attachments: tuple[Attachment, ...] = ()
@@ -145,6 +166,8 @@ class Message(msgspec.Struct, frozen=True):
     list_description: str | None = None
     list_language: str = LANGUAGES[0]
     list_postal_address: str = ""
+    list_reply_to: str = ""
+    list_headers: str = ""
     paused_from: MessageStatus | None = None
     reason: str = ""
     queued_pages: int = 0
@@ -159,7 +182,17 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def audience(self) -> Audience:
-        return Audience(self.segment, self.exclude_segments, self.exclude_lists)
+        return Audience(self.segment, self.exclude_segments, self.exclude_lists, self.more_lists)
+
+    @property
+    def lists(self) -> tuple[ListName, ...]:
+        """All lists that it goes to; pages refer to them by their numbers."""
+        return (self.list_name, *self.more_lists)
+
+    @property
+    def all_lists(self) -> tuple[ListName, ...]:
+        """Every list that it concerns: working with it requires a right on each."""
+        return tuple(filter(None, (*self.lists, *self.exclude_lists)))
 
     @property
     def day(self) -> str:
@@ -172,6 +205,19 @@ class Message(msgspec.Struct, frozen=True):
         if self.scheduled_at is None:
             raise NotNow(f"the message {self.ref} is a draft: it has no time yet")
         return self.scheduled_at
+
+
+def list_copy(message: Message, number: int) -> ListCopy:
+    """Return what the emails of a message, which is queued, say about one of its lists."""
+    if number:
+        return message.list_copies[number - 1]
+    return ListCopy(
+        message.list_description or "",
+        message.list_language,
+        message.list_postal_address,
+        message.list_reply_to,
+        message.list_headers,
+    )
 
 
 def day_of(moment: datetime) -> str:

@@ -39,7 +39,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class EmailState(msgspec.Struct, frozen=True, gc=False):
-    """Where an email stands after its last attempt.
+    """The state of an email after its last attempt.
 
     `at` is when that was, `next_try_at` when a pending email is due again. `doubts` counts the
     attempts that were handed over without a reply: each may have delivered a copy.
@@ -103,8 +103,15 @@ class _PackedWithValues(_Packed, array_like=True, gc=False):
     """For each of the message's fields, the value of each email."""
 
 
+class _PackedWithLists(_PackedWithValues, array_like=True, gc=False):
+    """The stored form of a page with subscribers of the message's additional lists."""
+
+    list_of: bytes = b""
+    """For each email, the number of its list among the message's lists."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_PackedWithValues).decode
+_decode = msgspec.msgpack.Decoder(_PackedWithLists).decode
 
 
 class PageEmails:
@@ -121,16 +128,20 @@ class PageEmails:
 
     @classmethod
     def planned(
-        cls, guids: Mapping[Address, SubscriberGuid], values: Sequence[Sequence[str]] = ()
+        cls,
+        guids: Mapping[Address, SubscriberGuid],
+        values: Sequence[Sequence[str]] = (),
+        list_of: bytes = b"",
     ) -> PageEmails:
         """Return a new page for these addresses, in this order. `values` has for each address the
-        values of the fields that the message uses."""
+        values of the fields that the message uses; `list_of` has the number of its list, unless
+        all are on the first one."""
         packed = bytes.fromhex("".join(guids.values()).replace("-", ""))
         addresses = "\n".join(guids)
-        if not values:
+        if not values and not any(list_of):
             return cls(_Packed(addresses, packed))
         columns = [list(column) for column in zip(*values, strict=True)]
-        return cls(_PackedWithValues(addresses, packed, columns=columns))
+        return cls(_with_columns(_Packed(addresses, packed), columns, list_of))
 
     @classmethod
     def unpacked(cls, stored: bytes) -> PageEmails:
@@ -165,6 +176,16 @@ class PageEmails:
         if not isinstance(packed, _PackedWithValues):
             return ()
         return tuple(column[place] for column in packed.columns)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether some of its subscribers are on additional lists of the message."""
+        return isinstance(self._packed, _PackedWithLists) and bool(self._packed.list_of)
+
+    def list_number(self, place: int) -> int:
+        """Return the number of the list, among the message's lists, that the subscriber is on."""
+        packed = self._packed
+        return _at(packed.list_of, place) if isinstance(packed, _PackedWithLists) else 0
 
     def places_of(self, key: AddressKey) -> list[int]:
         """Return where emails to an address are, however it is spelled: one, or none.
@@ -287,6 +308,7 @@ class _Columns:
             moments, at_of = _without_unused(moments, at_of)
         before = self._before
         columns = before.columns if isinstance(before, _PackedWithValues) else []
+        list_of = before.list_of if isinstance(before, _PackedWithLists) else b""
         packed = _Packed(
             addresses=before.addresses,
             guids=before.guids,
@@ -300,9 +322,17 @@ class _Columns:
             next_tries=self._next_tries,
             first_tries=self._first_tries,
         )
-        if not columns:
-            return packed
+        return _with_columns(packed, columns, list_of)
+
+
+def _with_columns(packed: _Packed, columns: list[list[str]], list_of: bytes) -> _Packed:
+    """Return the smallest form that has the values and lists of the emails."""
+    if any(list_of):
+        fields = msgspec.structs.asdict(packed)
+        return _PackedWithLists(**fields, columns=columns, list_of=list_of)
+    if columns:
         return _PackedWithValues(**msgspec.structs.asdict(packed), columns=columns)
+    return packed
 
 
 def _number(known: dict[T, int], value: T | None) -> int:

@@ -16,6 +16,8 @@ SEND_QUEUE = "mail/send"
 CONFIRM_QUEUE = "mail/confirm"
 SCHEDULE_QUEUE = "mail/schedule"
 """Wakes the scheduler when a message was scheduled, resumed or cancelled; holds its reference."""
+SUPPRESS_QUEUE = "mail/suppress"
+"""What is left to do about suppressions: see `scheduler/suppression_work.py`."""
 
 _WORK_ITEM = re.compile(r"(\d{4}-\d{2}-\d{2}),(\d{18}),(\d{6}),([01])", re.ASCII)
 

@@ -1,10 +1,16 @@
-"""Mailbox providers: all addresses at one provider are treated alike by it."""
+"""Mailbox providers: all addresses at one provider are treated alike by it.
+
+A provider is recognised by the address's domain (`provider_of`), or by the mail server that the
+domain names in DNS (`provider_of_mx`): the addresses of a company may be at Google, too.
+"""
 
 from __future__ import annotations
 
-from typing import NewType
+import re
+from typing import Final, NewType
 
 from postroom.domain.audience.addresses import Address, domain_of
+from postroom.domain.errors import Invalid
 
 Provider = NewType("Provider", str)
 """A provider's main domain (`gmail.com`), or the recipient's own domain."""
@@ -58,7 +64,61 @@ _PROVIDERS = {
 }
 
 
+# The ends of mail servers' names, for providers whose servers have another name than the provider.
+_SERVERS: Final = {
+    "google.com": "gmail.com",
+    "googlemail.com": "gmail.com",
+    "smtp.goog": "gmail.com",
+    "outlook.com": "outlook.com",
+    "mx.microsoft": "outlook.com",
+    "yahoodns.net": "yahoo.com",
+    "yahoo.co.jp": "yahoo.com",
+    "icloud.com": "icloud.com",
+    "protonmail.ch": "proton.me",
+    "gmx.net": "gmx.net",
+    "kundenserver.de": "ionos.com",
+    "yandex.net": "yandex.ru",
+    "pphosted.com": "proofpoint.com",
+}
+_SECOND_LEVEL: Final = frozenset({"ac", "co", "com", "edu", "gov", "ne", "net", "or", "org"})
+
+CONNECTIONS: Final = {
+    Provider("gmail.com"): 5,
+    Provider("outlook.com"): 5,
+    Provider("icloud.com"): 10,
+}
+"""Emails in progress at once that a provider accepts from a sender it limits: the connections of
+KumoMTA's published traffic shaping, 2026."""
+
+
 def provider_of(address: Address) -> Provider:
     """Return the provider of an address: its family's main domain, or its own domain."""
     domain = domain_of(address).lower()
     return _PROVIDERS.get(domain) or Provider(domain)
+
+
+PROVIDER_PATTERN: Final = r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){1,7}"
+
+
+def parse_provider(text: str) -> Provider:
+    """Return the provider with this name, which may be any of its domains. `Invalid`."""
+    domain = text.strip().lower()
+    if not re.fullmatch(PROVIDER_PATTERN, domain):
+        raise Invalid("provider", f"must be a domain such as gmail.com, not {text[:100]!r}")
+    return _PROVIDERS.get(domain) or Provider(domain)
+
+
+def is_known_domain(domain: str) -> bool:
+    """Return whether the provider of a domain is known without DNS."""
+    return domain in _PROVIDERS
+
+
+def provider_of_mx(host: str) -> Provider:
+    """Return the provider that a mail server belongs to: `gmail.com` for `aspmx.l.google.com`. A
+    server that is not listed belongs to the organisation in its name."""
+    labels = host.lower().rstrip(".").split(".")
+    for start in range(len(labels) - 1):
+        if (known := _SERVERS.get(".".join(labels[start:]))) is not None:
+            return Provider(known)
+    own = 3 if len(labels) > 2 and labels[-2] in _SECOND_LEVEL and len(labels[-1]) == 2 else 2
+    return Provider(".".join(labels[-own:]))

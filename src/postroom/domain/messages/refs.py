@@ -28,7 +28,12 @@ def new_ref(milliseconds: int | None = None) -> MessageRef:
     return MessageRef(f"{ticks:018}")
 
 
+def is_ref(text: str) -> bool:
+    """Return whether a text has the form of a reference."""
+    return _SHAPE.fullmatch(text) is not None
+
+
 def parse_ref(text: str) -> MessageRef:
-    if not isinstance(text, str) or not _SHAPE.fullmatch(text):
+    if not isinstance(text, str) or not is_ref(text):
         raise Invalid("ref", "must have 18 digits")
     return MessageRef(text)

@@ -177,7 +177,7 @@ def _environment(field: str, value: object) -> dict[str, str]:
         if not isinstance(text, str) or "\0" in text:
             raise Invalid(field, f"the value of {name} must be text")
     if sum(len(name) + len(text) for name, text in value.items()) > _LONGEST_ENVIRONMENT:
-        raise Invalid(field, f"must be shorter than {_LONGEST_ENVIRONMENT:,} characters in all")
+        raise Invalid(field, f"must be shorter than {_LONGEST_ENVIRONMENT:,} characters in total")
     return dict(value)
 
 
@@ -203,7 +203,7 @@ FIELDS: Mapping[str, AppOption] = {
         _TEN_MILLISECONDS, _YEAR, "Idle timeout", "A process without work stops after this time."
     ),
     "handler_timeout": _duration(
-        _TEN_MILLISECONDS, _YEAR, "Handler timeout", "The most time for one message.", none=True
+        _TEN_MILLISECONDS, _YEAR, "Handler timeout", "Maximum time for one message.", none=True
     ),
     "receive_retry_count": _number(
         0, 1000, "Retries per cycle", "Retries after the first attempt."

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from postroom.domain.messages.pages import SCHEDULE_QUEUE
+from postroom.domain.messages.pages import SCHEDULE_QUEUE, SUPPRESS_QUEUE
 
 RETRY = ";retry"
 POISON = ";poison"
@@ -23,7 +23,7 @@ SUFFIXES = (RETRY, POISON, DEAD_LETTER)
 BELLS = "host/bell"
 """`host/bell/HOST` wakes a host because something has changed."""
 
-INTERNAL = (SCHEDULE_QUEUE, BELLS)
+INTERNAL = (SCHEDULE_QUEUE, SUPPRESS_QUEUE, BELLS)
 """Queues, with all below them, that only wake parts of Postroom: they activate nothing."""
 
 LONGEST = 255 - len(POISON + RETRY)

@@ -236,7 +236,7 @@ class Launcher:
         try:
             socket.send_fds(self._socket, [packet(launch)], descriptors)
         except OSError as exc:
-            raise CannotLaunch(f"the zygote does not answer: {exc}") from exc
+            raise CannotLaunch(f"the zygote does not respond: {exc}") from exc
 
     def kill(self, pid: int) -> None:
         """Let the zygote kill a worker: it knows whether the PID still belongs to it."""

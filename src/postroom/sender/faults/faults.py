@@ -21,7 +21,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
 from postroom.sender.faults.refusals import ENOUGH, RecentResults, SharedSuspicions, Suspicion
 from postroom.sender.sender_settings import SenderServices
-from postroom.services.messages.holds import (
+from postroom.services.messages.sending.holds import (
     ACCOUNT,
     Fault,
     Hold,
@@ -31,6 +31,7 @@ from postroom.services.messages.holds import (
     hold_key,
     message_key,
     opened,
+    provider_key,
 )
 from postroom.storage import StoreError
 from postroom.transport.contract import FaultScope, Result, ResultKind
@@ -55,10 +56,16 @@ class HoldAdmission(msgspec.Struct, frozen=True):
 
 class Faults:
     def __init__(
-        self, services: SenderServices, owner: str, stop: Callable[[MessageRef | None], None]
+        self,
+        services: SenderServices,
+        owner: str,
+        stop: Callable[[MessageRef | None], None],
+        throttled: Callable[[Address, Result], None] | None = None,
     ) -> None:
-        """`stop` stops sending: one message, or all."""
+        """`stop` stops sending: one message, or all. `throttled` is called with the throttling
+        reply that opens a hold, and lowers the rate of that provider."""
         self._service = services.holds
+        self._throttled = throttled
         self._stop = stop
         self._recent = RecentResults()
         self._known = _NONE
@@ -144,7 +151,17 @@ class Faults:
         """Note a result that is not the recipient's fault."""
         key = hold_key(result.scope, ref, address)
         reason = result.reason or "The mail server does not accept our mail"
-        self._note(ref, Fault(_scope(result.scope), key, reason, result.reply))
+        is_paced = self._throttled is not None and result.is_throttling
+        if self._throttled is not None and is_paced and not self._is_held(key):
+            self._throttled(address, result)
+        self._note(ref, Fault(_scope(result.scope), key, reason, result.reply, is_paced=is_paced))
+
+    def has_met_provider(self, address: Address) -> bool:
+        """Return whether emails to the provider of an address are held, as far as we know."""
+        return self._is_held(provider_key(address))
+
+    def _is_held(self, key: HoldKey) -> bool:
+        return key in self._met or key in self._known
 
     def refused(self, refusal: Refusal, result: Result) -> None:
         """Note a refusal by an unknown reply."""
@@ -189,14 +206,25 @@ class Faults:
             return
         try:
             await self._compare()
-            for fault in list(self._met.values()):
-                await self._service.open(fault)
-                self._met.pop(fault.key, None)
+            await self._open()
             for address, key in probes.items():
                 await self._service.probed(key, results.get(address))
         except StoreError as exc:
             log.warning("holds could not be written: %s", exc)
         self._read_at = -math.inf
+
+    async def _open(self) -> None:
+        """Write the holds for the faults that we have met. These count until the holds are known,
+        so that a late reply is not taken for a new fault."""
+        faults = list(self._met.values())
+        if not faults:
+            return
+        for fault in faults:
+            await self._service.open(fault)
+        async with self._reading:
+            await self._read()
+        for fault in faults:
+            self._met.pop(fault.key, None)
 
     async def _compare(self) -> None:
         """Find out whether the reply that refuses most recipients here does so at other senders,

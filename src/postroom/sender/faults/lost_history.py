@@ -32,7 +32,7 @@ from postroom.sender.pages.page_edits import PageEdits
 from postroom.sender.policy import Judge
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.events import Severity
-from postroom.services.messages.page_rows import FAN_OUT, Page
+from postroom.services.messages.sending.page_rows import FAN_OUT, Page
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Server
 

@@ -23,8 +23,8 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.services.entities import read
-from postroom.services.messages.hold_rows import TABLE
-from postroom.services.messages.holds import ACCOUNT, Fault, Refusal, provider_key
+from postroom.services.messages.sending.hold_rows import TABLE
+from postroom.services.messages.sending.holds import ACCOUNT, Fault, Refusal, provider_key
 from postroom.storage import Entity, KeyRange, NotFound, Store, Value
 from postroom.transport.contract import FaultScope, Result, same_reply_key
 

@@ -19,8 +19,8 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.sender.pages.claims import PageTaken
 from postroom.sender.pages.page_edits import PageEdits
 from postroom.sender.sender_settings import SenderServices
-from postroom.services.messages.holds import Refusal
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.holds import Refusal
+from postroom.services.messages.sending.page_rows import Page
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_jo
 from postroom.sender.pages.settling import settled
 from postroom.sender.policy import Judge, RetryPlan, WhenInDoubt
 from postroom.sender.sender_settings import SenderServices
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import FREE, Page, page_entity
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import FREE, Page, page_entity
 from postroom.storage import Conflict, LeaseLost, QueueMessage
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Shares a limit of connections to a mail server among all senders.
+"""Counts the senders, and shares a limit of connections to a mail server among them.
 
 | table      | partition     | row        | holds                    |
 |------------|---------------|------------|--------------------------|
@@ -35,12 +35,9 @@ _FORGOTTEN = timedelta(minutes=5)
 async def shared_connections(
     store: Store, transport: Transport, owner: str, most: int | None
 ) -> AsyncIterator[None]:
-    """Keep to our share of `most` connections while we send. None: no common limit."""
-    if most is None:
-        yield
-        return
+    """Count as a sender, and keep to our share of `most` connections. None: no common limit."""
     share = _Share(store, transport, owner, most)
-    await share.take()
+    await share.take_first()
     keeping = asyncio.create_task(share.keep())
     try:
         yield
@@ -50,12 +47,28 @@ async def shared_connections(
         await share.give_up()
 
 
+async def count_senders(store: Store) -> int:
+    """Return how many senders there are now: at least one."""
+    now = clock.now()
+    rows = store.table(TABLE).scan(KeyRange.only(PARTITION))
+    return max(1, len([row async for row in rows if now - read(row, "At", datetime) <= _ALIVE]))
+
+
 class _Share:
-    def __init__(self, store: Store, transport: Transport, owner: str, most: int) -> None:
+    def __init__(self, store: Store, transport: Transport, owner: str, most: int | None) -> None:
         self._table = store.table(TABLE)
         self._transport = transport
         self._owner = owner
         self._most = most
+
+    async def take_first(self) -> None:
+        """Take our share; during a store outage, one connection until it can be counted."""
+        try:
+            await self.take()
+        except StoreError as exc:
+            log.warning("the senders cannot be counted: %s", exc)
+            if self._most is not None:
+                self._transport.limit_connections(1)
 
     async def keep(self) -> None:
         while True:
@@ -76,7 +89,8 @@ class _Share:
                 alive += 1
             elif age > _FORGOTTEN:
                 await self._forget(entity.row)
-        self._transport.limit_connections(max(1, self._most // max(alive, 1)))
+        if self._most is not None:
+            self._transport.limit_connections(max(1, self._most // max(alive, 1)))
 
     async def give_up(self) -> None:
         with suppress(StoreError):

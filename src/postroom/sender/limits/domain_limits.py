@@ -50,7 +50,7 @@ class DomainLimits:
         )
         later: dict[Address, datetime] = {}
         for domain, admission in admissions.items():
-            later |= _later(limited[domain].recipients, admission)
+            later |= comes_back(limited[domain].recipients, admission)
         wait = max(admission.at for admission in admissions.values()) - self._clock()
         await asyncio.sleep(min(max(0.0, wait), PATIENCE_SECONDS))
         return [each for each in recipients if each.address not in later], later
@@ -93,7 +93,10 @@ def _admitted(
     }
 
 
-def _later(recipients: Sequence[Recipient], admission: RateAdmission) -> dict[Address, datetime]:
+def comes_back(
+    recipients: Sequence[Recipient], admission: RateAdmission
+) -> dict[Address, datetime]:
+    """Return when the recipients that were not admitted come back."""
     later: dict[Address, datetime] = {}
     waiting = iter(recipients[admission.count :])
     for count, at in admission.later:

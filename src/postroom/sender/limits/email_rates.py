@@ -31,9 +31,10 @@ _ABANDONED_SECONDS = 5.0
 
 
 class EmailRate(msgspec.Struct, frozen=True):
-    """A limit in emails per second."""
+    """A limit in emails per second; `burst_seconds` of it may be sent at once after a pause."""
 
     per_second: float
+    burst_seconds: float = _BURST_SECONDS
 
     @property
     def interval(self) -> float:
@@ -42,7 +43,7 @@ class EmailRate(msgspec.Struct, frozen=True):
     @property
     def burst(self) -> int:
         """How many may be sent at once after a pause."""
-        return max(1, math.floor(self.per_second * _BURST_SECONDS))
+        return max(1, math.floor(self.per_second * self.burst_seconds))
 
 
 class DomainRates(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.limits.email_rates import EmailRate, reserve
 from postroom.sender.limits.stored_limits import OVERALL, Clock, Found, Moments, StoredLimits
 from postroom.storage import Store, StoreOutage
-from postroom.transport.contract import Result, Transport, Watcher
+from postroom.transport.contract import PartWatcher, Result, Transport, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class PacedTransport(Transport):
         self._chunk = max(1, int(rate.per_second * _CHUNK_SECONDS))
 
     @property
-    def at_once(self) -> int:
+    def concurrency(self) -> int:
         """At most the emails of one second."""
-        return min(self._transport.at_once, math.ceil(self._rate.per_second))
+        return min(self._transport.concurrency, math.ceil(self._rate.per_second))
 
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
@@ -51,7 +51,7 @@ class PacedTransport(Transport):
             for start in range(0, len(recipients), self._chunk):
                 chunk = recipients[start : start + self._chunk]
                 await self._wait_for_slots(len(chunk))
-                sending = self._transport.send(mailing, chunk, _Shifted(watcher, start))
+                sending = self._transport.send(mailing, chunk, PartWatcher(watcher, start))
                 chunks.append(under_way.create_task(sending))
         return [result for sent in chunks for result in sent.result()]
 
@@ -66,7 +66,7 @@ class PacedTransport(Transport):
         await asyncio.sleep(max(0.0, at - self._clock()))
 
     async def _reserve(self, count: int) -> float:
-        """Return when so many emails may be sent. During a store outage they wait."""
+        """Return when that many emails may be sent. During a store outage they wait."""
         while True:
             try:
                 return await self._throttle.change(
@@ -79,17 +79,3 @@ class PacedTransport(Transport):
     def _slots(self, found: Found, count: int) -> tuple[Found, float]:
         slots = reserve(self._rate, found[OVERALL].used_up, count, self._clock())
         return {OVERALL: Moments(slots.used_up)}, slots.at
-
-
-class _Shifted:
-    """Passes the results of a chunk that begins at `start` to the watcher of the batch."""
-
-    def __init__(self, watcher: Watcher, start: int) -> None:
-        self._watcher = watcher
-        self._start = start
-
-    def handing_over(self, position: int) -> None:
-        self._watcher.handing_over(self._start + position)
-
-    def settled(self, position: int, result: Result) -> None:
-        self._watcher.settled(self._start + position, result)

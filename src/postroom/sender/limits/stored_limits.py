@@ -36,7 +36,7 @@ TABLE: Final = "throttle"
 OVERALL: Final = "overall"
 DOMAIN: Final = "domain"
 
-# Each failure is another sender's success; so many in a row mean that something else is wrong.
+# Each failure is another sender's success; this many in a row mean that something else is wrong.
 _MOST_ATTEMPTS = 500
 
 T = TypeVar("T")

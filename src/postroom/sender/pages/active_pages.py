@@ -14,7 +14,7 @@ from postroom.domain.messages.pages import PAGE_SIZE, WorkItem
 from postroom.sender.journal.journal import Journal, JournalledSending
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settling import seconds_until_due
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 from postroom.storage import LeaseLost, Queue, QueueMessage, StoreOutage
 from postroom.transport.contract import Result
 

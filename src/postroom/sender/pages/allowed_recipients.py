@@ -16,7 +16,7 @@ from postroom.storage import KeyRange, Store
 # last two deferred emails of a page may be half the list.
 _FEW = 25
 _AT_ONCE = 1000
-_SPARSE = 4  # if a range has so many times the wanted rows, point reads are cheaper, too
+_SPARSE = 4  # if a range has this many times the wanted rows, point reads are cheaper, too
 
 
 class Recipients:

@@ -16,7 +16,7 @@ from postroom import clock
 from postroom.domain.messages.pages import WorkItem
 from postroom.errors import PostroomError
 from postroom.services import entities
-from postroom.services.messages.page_rows import (
+from postroom.services.messages.sending.page_rows import (
     DONE,
     DOUBTFUL,
     FAN_OUT,

@@ -62,7 +62,13 @@ class GroupClaims:
         for each in pages:
             if each.page is not None and not each.page.claim.doubtful:
                 each.due = due_emails(each.page, message.retry_at, clock.now())
-        addresses = [address for each in pages for _, address in each.due]
+        due: dict[int, list[Address]] = {}  # by list
+        for each in pages:
+            if each.page is not None and each.page.emails.has_lists:
+                for place, address in each.due:
+                    due.setdefault(each.page.emails.list_number(place), []).append(address)
+            else:
+                due.setdefault(0, []).extend(address for _, address in each.due)
 
         def planned_guid(address: Address) -> SubscriberGuid:
             [guid] = {
@@ -73,7 +79,10 @@ class GroupClaims:
             }
             return guid
 
-        allowed = await self._recipients.allowed(message.list_name, addresses, planned_guid)
+        allowed: dict[Address, Recipient] = {}
+        for number, addresses in due.items():
+            name = message.lists[number]
+            allowed |= await self._recipients.allowed(name, addresses, planned_guid)
         return ClaimedGroup(message, pages, allowed)
 
     async def _take(self, group: Sequence[ActivePage]) -> list[ActivePage]:

@@ -16,8 +16,8 @@ from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.sender.pages.claims import PageTaken
 from postroom.sender.pages.settling import settled
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import FREE, Page, PageRows, page_entity
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import FREE, Page, PageRows, page_entity
 from postroom.storage import Conflict, Store
 
 Change: TypeAlias = Callable[[Page], Mapping[int, EmailState]]

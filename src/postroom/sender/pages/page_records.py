@@ -7,7 +7,7 @@ from postroom.sender.pages.claims import PageLost
 from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.work_items import WorkItems
 from postroom.sender.sender_parts import SenderParts
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 
 
 class PageRecords:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
@@ -11,16 +12,17 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import WorkItem
 from postroom.mail.mailing import Recipient
+from postroom.sender.limits.paced_sending import PageSlots, SendPart
 from postroom.sender.mailings import BEING_SENT
 from postroom.sender.pages.active_pages import ActivePage
+from postroom.sender.pages.several_lists import send_by_list
 from postroom.sender.policy import Judge, suppressed
 from postroom.sender.sender_parts import SenderParts
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 from postroom.transport.contract import Result, ResultKind
 
 LOST_OWNER = "another sender had claimed the page and did not finish it"
 LEFT = "no longer a verified subscriber at the time of sending"
-LIMITED = "waits: the emails per second to its domain are limited"
 
 _REFUSED = ResultKind.REFUSED
 
@@ -70,12 +72,20 @@ class PageSending:
                 states[place] = suppressed(LEFT, emails.state(place), judge.now)
         admission = await self._parts.faults.admit(message.ref, recipients)
         recipients = admission.recipients
-        if self._parts.limits is not None:
-            recipients, later = await self._parts.limits.admit(recipients)
-            for address, at in later.items():
-                place = places[address]
-                states[place] = judge.waits(LIMITED, at, emails.state(place))
-        sent = await self._send(message, page, recipients, taken, places)
+        if emails.has_lists:
+            recipients = sorted(recipients, key=lambda e: emails.list_number(places[e.address]))
+        limits, sender = self._parts.limits, message.from_address or ""
+        limited = await limits.admit(sender, recipients, admission.probes)
+        for address, wait in limited.waiting.items():
+            place = places[address]
+            states[place] = judge.waits(wait.reason, wait.until, emails.state(place))
+        try:
+            sent = await self._send(message, page, limited.slots, taken, places)
+        except BaseException:
+            if not self.has_sent(taken.item):
+                await limits.conclude(limited, {})
+            raise
+        await limits.conclude(limited, sent)
         await self._parts.faults.conclude(admission.probes, sent)
         holds = await self._parts.faults.holds()
         judge = self._judge()
@@ -94,15 +104,16 @@ class PageSending:
         self,
         message: Message,
         page: Page,
-        recipients: Sequence[Recipient],
+        slots: PageSlots,
         taken: ActivePage,
         places: Mapping[Address, int],
     ) -> dict[Address, Result | None]:
         """Hand emails to the transport; return the result of each, even if it was stopped."""
         parts, item = self._parts, taken.item
+        recipients = slots.recipients
         if parts.stopping.is_set() or not recipients:
             return {}
-        mailing = await parts.mailings.mailing(message)
+        send = await self._send_part(message, page, recipients, places)
         if parts.faults.has_met(message.ref):
             return {}
         addresses = [each.address for each in recipients]
@@ -114,7 +125,11 @@ class PageSending:
         watcher = parts.journal.sending(item.partition, addresses, listener)
         taken.watcher = watcher
         self._unsettled.add(item.partition)
-        taken.sending = asyncio.create_task(parts.transport.send(mailing, recipients, watcher))
+        taken.sending = asyncio.create_task(
+            parts.paced.send(slots.parts, send, watcher, parts.faults.has_met_provider)
+            if slots.is_paced
+            else send(recipients, watcher)
+        )
         self._began()
         await asyncio.wait([taken.sending])
         if not taken.sending.cancelled():
@@ -126,6 +141,22 @@ class PageSending:
             item, {each for each, result in results.items() if result and result.may_have_arrived}
         )
         return results
+
+    async def _send_part(
+        self,
+        message: Message,
+        page: Page,
+        recipients: Sequence[Recipient],
+        places: Mapping[Address, int],
+    ) -> SendPart:
+        """Return what sends to recipients of a page: each gets the mailing of their list."""
+        mailings, transport = self._parts.mailings, self._parts.transport
+        if not page.emails.has_lists:
+            return partial(transport.send, await mailings.mailing(message))
+        number_of = page.emails.list_number
+        numbers = {each.address: number_of(places[each.address]) for each in recipients}
+        by_list = {each: await mailings.mailing(message, each) for each in set(numbers.values())}
+        return partial(send_by_list, transport, by_list, numbers)
 
     def _judge(self) -> Judge:
         return Judge(clock.now(), self._parts.settings.retry, self._parts.settings.in_doubt)

@@ -25,7 +25,7 @@ from postroom.sender.pages.page_sending import PageSending
 from postroom.sender.pages.settling import cancelled, last_reply, seconds_until_due, settled
 from postroom.sender.pages.work_items import WorkItems
 from postroom.sender.sender_parts import SenderParts
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 from postroom.storage import LeaseLost, StoreOutage
 
 log = logging.getLogger(__name__)

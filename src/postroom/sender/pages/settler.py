@@ -15,7 +15,7 @@ import msgspec
 
 from postroom.sender.pages.claims import PageLost
 from postroom.services import entities
-from postroom.services.messages.page_rows import Page, page_entity
+from postroom.services.messages.sending.page_rows import Page, page_entity
 from postroom.storage import (
     Batch,
     Conflict,

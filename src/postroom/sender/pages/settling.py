@@ -12,8 +12,8 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome, check_outcome
 from postroom.domain.messages.page_emails import EmailState
 from postroom.sender.policy import suppressed
-from postroom.services.messages.holds import HoldKey, Holds, WaitingReasons
-from postroom.services.messages.page_rows import FREE, Page
+from postroom.services.messages.sending.holds import HoldKey, Holds, WaitingReasons
+from postroom.services.messages.sending.page_rows import FREE, Page
 
 CANCELLED = "the message was cancelled"
 

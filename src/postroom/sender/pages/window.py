@@ -19,10 +19,10 @@ _SHORTEST = 0.001  # below this, the clock is too coarse
 
 class Window:
     def __init__(
-        self, at_once: int, most: int, clock: Callable[[], float] = clock.monotonic
+        self, concurrency: int, most: int, clock: Callable[[], float] = clock.monotonic
     ) -> None:
-        """`at_once`: how many emails the transport can have in progress."""
-        self._fewest = min(most, 1 + math.ceil(at_once / PAGE_SIZE))
+        """`concurrency`: how many emails the transport can have in progress."""
+        self._fewest = min(most, 1 + math.ceil(concurrency / PAGE_SIZE))
         self._most = most
         self._clock = clock
         self._since = 0.0

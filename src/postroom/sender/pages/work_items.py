@@ -11,7 +11,7 @@ from postroom.domain.messages.pages import SEND_QUEUE
 from postroom.sender.pages.active_pages import ActivePage
 from postroom.sender.pages.settling import seconds_until_due
 from postroom.sender.sender_parts import SenderParts
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 from postroom.storage import LeaseLost, StoreOutage
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import Exists, NoSuch
+from postroom.services.accounts.list_access import ListAccessService
 from postroom.services.accounts.sessions import SessionService
 from postroom.services.accounts.users import Role, User, UserService, parse_user
 from postroom.services.entities import read
@@ -155,19 +156,28 @@ def _link(entity: Entity) -> AccessLink:
 
 
 class UserRemoval:
-    def __init__(self, users: UserService, sessions: SessionService, links: AccessLinks) -> None:
+    def __init__(
+        self,
+        users: UserService,
+        sessions: SessionService,
+        links: AccessLinks,
+        list_access: ListAccessService,
+    ) -> None:
         self._users = users
         self._sessions = sessions
         self._links = links
+        self._list_access = list_access
 
     async def remove(self, email: str) -> User:
         """Remove a user. `NoSuch`; `NotNow` for the last administrator.
 
-        Links go first, so that an interruption leaves no way back in. Sessions go last: they are
-        not valid without their user.
+        Links and rights go first, so that an interruption leaves no way back in, and nothing that
+        a later user of this address would inherit. Sessions go last: they are not valid without
+        their user.
         """
         user = await self._users.get(email)
         await self._links.revoke_all_of(user.email)
+        await self._list_access.forget_user(user)
         await self._users.remove(user.email)
         await self._sessions.end_all(user)
         return user

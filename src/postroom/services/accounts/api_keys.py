@@ -20,9 +20,11 @@ from enum import StrEnum
 import msgspec
 
 from postroom import clock
+from postroom.domain.audience.list_rights import FULL_ACCESS, ListAccess
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.plain_text import one_line
 from postroom.services import entities
+from postroom.services.accounts.list_grants import ListGrants
 from postroom.storage import Entity, KeyRange, NotFound, Store, StoreError, Value
 
 KEYS = "apikeys"
@@ -49,24 +51,32 @@ SCOPES: dict[Scope, str] = {
     Scope.SUBSCRIBE: "Sign addresses up, for a website's form.",
     Scope.LISTS: "Create, change and delete lists.",
     Scope.SUBSCRIBERS: "Add, change and remove subscribers; import and export.",
-    Scope.MESSAGES: "Schedule messages and see the outcome of each email.",
+    Scope.MESSAGES: (
+        "Schedule messages and see the outcome of each email; limit providers and plan warm-ups."
+    ),
     Scope.QUEUES: "View queues, add and redrive messages; view, pause and configure applications.",
     Scope.READ: "Read everything except subscribers' GUIDs; change nothing.",
 }
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """An API key without its secret."""
+    """An API key without its secret.
+
+    With `only_lists` it may use its scopes only on lists that it was granted rights on; `access`
+    has these rights for a key that calls.
+    """
 
     id: str
     name: str
     scopes: frozenset[Scope]
     created_at: datetime
     last_used_at: datetime | None = None
+    only_lists: bool = False
+    access: ListAccess = FULL_ACCESS
 
     @property
     def principal(self) -> str:
-        """Return the key's name in the audit log and in access rules."""
+        """Return the key's name in the audit log, in access rules and in grants."""
         return f"key:{self.id}"
 
     def may(self, scope: Scope, *, reading: bool = False) -> bool:
@@ -88,17 +98,22 @@ class _StoredKey(msgspec.Struct, frozen=True):
 class ApiKeyService:
     def __init__(self, store: Store) -> None:
         self._keys = store.table(KEYS)
+        self._grants = ListGrants(store)
         self._cache: dict[str, tuple[float, _StoredKey | None]] = {}
         self._use_recorded: dict[str, float] = {}
         self._writing: set[asyncio.Task[None]] = set()
 
-    async def create(self, name: str = "", scopes: Iterable[str] = ()) -> NewApiKey:
-        """Create a key; without scopes it has full access. `Invalid`."""
+    async def create(
+        self, name: str = "", scopes: Iterable[str] = (), *, only_lists: bool = False
+    ) -> NewApiKey:
+        """Create a key; without scopes it has full access. With `only_lists`, it has access to no
+        list until it is granted rights. `Invalid`."""
         key = ApiKey(
             id=secrets.token_hex(6),
             name=one_line("name", name, longest=LONGEST_NAME, required=False),
             scopes=frozenset(map(parse_scope, scopes)),
             created_at=clock.now(),
+            only_lists=only_lists,
         )
         secret = secrets.token_urlsafe(32)
         await self._keys.insert(_entity(key, _hashed(secret)))
@@ -109,11 +124,34 @@ class ApiKeyService:
         found = [_known(entity).key async for entity in self._keys.scan(KeyRange.only(_PARTITION))]
         return sorted(found, key=lambda key: key.created_at)
 
+    async def get(self, key_id: str) -> ApiKey:
+        """Return a key. `NoSuch`."""
+        found = await self._keys.get(_PARTITION, _checked_id(key_id))
+        if found is None:
+            raise NoSuch("API key", key_id)
+        return _known(found).key
+
+    async def limit(self, key_id: str, only_lists: bool) -> None:
+        """Let a key use only the lists that it was granted rights on, or every list. `NoSuch`.
+
+        Other processes know after a few seconds.
+        """
+        row = Entity(_PARTITION, _checked_id(key_id), {"OnlyLists": only_lists})
+        try:
+            await self._keys.merge(row)
+        except NotFound as exc:
+            raise NoSuch("API key", key_id) from exc
+        self.forget_cached(key_id)
+
+    def forget_cached(self, key_id: str) -> None:
+        """Read a key again with its next call: its rights have changed."""
+        self._cache.pop(key_id, None)
+
     async def revoke(self, key_id: str) -> None:
         """Revoke a key; other processes refuse it after a few seconds. `NoSuch`."""
-        if not re.fullmatch(r"[0-9a-f]{12}", key_id, re.ASCII):
-            raise NoSuch("API key", key_id)
+        _checked_id(key_id)
         try:
+            await self._grants.forget(f"key:{key_id}")
             await self._keys.delete(_PARTITION, key_id)
         except NotFound as exc:
             raise NoSuch("API key", key_id) from exc
@@ -141,11 +179,17 @@ class ApiKeyService:
         if remembered is not None and now < remembered[0]:
             return remembered[1]
         found = await self._keys.get(_PARTITION, key_id)
-        known = None if found is None else _known(found)
+        known = None if found is None else await self._with_access(_known(found))
         if len(self._cache) >= _MOST_CACHED:
             self._cache.clear()
         self._cache[key_id] = (now + CACHE_SECONDS, known)
         return known
+
+    async def _with_access(self, known: _StoredKey) -> _StoredKey:
+        if not known.key.only_lists:
+            return known
+        access = ListAccess(lists=await self._grants.of(known.key.principal))
+        return _StoredKey(msgspec.structs.replace(known.key, access=access), known.secret_hash)
 
     def _record_use(self, key_id: str) -> None:
         now = clock.monotonic()
@@ -170,6 +214,12 @@ def parse_scope(text: str) -> Scope:
         raise Invalid("scope", f"must be one of {known}, not {text[:40]!r}") from exc
 
 
+def _checked_id(key_id: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{12}", key_id, re.ASCII):
+        raise NoSuch("API key", key_id[:100])
+    return key_id
+
+
 def _hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -180,6 +230,7 @@ def _entity(key: ApiKey, secret_hash: str) -> Entity:
         "SecretHash": secret_hash,
         "Scopes": ",".join(sorted(key.scopes)),
         "CreatedAt": key.created_at,
+        "OnlyLists": key.only_lists,
     }
     return Entity(_PARTITION, key.id, properties)
 
@@ -192,5 +243,6 @@ def _known(entity: Entity) -> _StoredKey:
         scopes=frozenset(map(Scope, scopes.split(",") if scopes else ())),
         created_at=entities.read(entity, "CreatedAt", datetime),
         last_used_at=entities.read_optional(entity, "LastUsedAt", datetime),
+        only_lists=entities.read_optional(entity, "OnlyLists", bool) or False,
     )
     return _StoredKey(key, entities.read(entity, "SecretHash", str))

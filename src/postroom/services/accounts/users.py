@@ -60,6 +60,7 @@ otherwise a stranger who enters wrong passwords could keep a user from logging i
 class Role(StrEnum):
     """Each role includes the ones before it."""
 
+    MEMBER = "member"
     VIEWER = "viewer"
     WRITER = "writer"
     EDITOR = "editor"
@@ -71,6 +72,7 @@ class Role(StrEnum):
 
 
 ROLES: dict[Role, str] = {
+    Role.MEMBER: "Can use the lists that they were given access to, and nothing else.",
     Role.VIEWER: "Can view everything except users, keys and settings.",
     Role.WRITER: "Can also write messages, which others send.",
     Role.EDITOR: "Can manage lists, subscribers and messages.",
@@ -87,6 +89,11 @@ class User(msgspec.Struct, frozen=True):
     tries_mark: datetime | None = None
     epoch: str = ""
     etag: str = ""
+
+    @property
+    def principal(self) -> str:
+        """Return the user's name in grants."""
+        return f"user:{self.email}"
 
     @property
     def is_slowed_down(self) -> bool:

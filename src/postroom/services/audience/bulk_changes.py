@@ -10,7 +10,7 @@ from typing import Final, assert_never
 import msgspec
 
 from postroom.domain.errors import DomainError
-from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.audience.signup.subscriptions import SubscriptionService
 
 MOST_AT_ONCE: Final = 1000
 BLOCKED_BY_HAND: Final = "blocked by an administrator"

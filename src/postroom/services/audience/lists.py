@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -20,7 +21,10 @@ from postroom.domain.audience.lists import (
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import FINAL
 from postroom.services import entities
-from postroom.services.audience.departures import Departures
+from postroom.services.accounts.list_grants import ListGrants
+from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.concurrency import ignore_failure
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.published_messages import PublishedIndex
 from postroom.storage import (
@@ -56,9 +60,11 @@ class ListService:
         self._index = store.table(entities.LIST_INDEX)
         self._logos = store.container(entities.LOGOS)
         self._departures = Departures(store)
+        self._foreign_ids = ForeignIds(store)
         self._published = PublishedIndex(store)
+        self._grants = ListGrants(store)
         self._messages = messages
-        self._checking: dict[ListName, asyncio.Future[bool]] = {}
+        self._checking: dict[ListName, asyncio.Task[bool]] = {}
 
     async def create(
         self, name: str, description: str, from_address: str, **others: object
@@ -90,7 +96,8 @@ class ListService:
         one read, which begins after all of them have called."""
         checking = self._checking.get(name)
         if checking is None:
-            checking = self._checking[name] = asyncio.ensure_future(self._exists(name))
+            checking = self._checking[name] = asyncio.create_task(self._exists(name))
+            checking.add_done_callback(ignore_failure)  # all callers may have been cancelled
         if not await asyncio.shield(checking):
             raise NoSuch("list", name)
 
@@ -119,6 +126,11 @@ class ListService:
         """Return the first names in order, with one query."""
         result = await self._index.query(KeyRange.only(entities.BY_NAME), limit=limit)
         return [ListName(entry.row) for entry in result.entities]
+
+    async def all_names(self) -> AsyncIterator[ListName]:
+        """Yield the names of all lists in order."""
+        async for entry in self._index.scan(KeyRange.only(entities.BY_NAME)):
+            yield ListName(entry.row)
 
     async def edit(self, name: str, *, etag: str | None = None, **changes: object) -> MailingList:
         """Change the `PROPERTIES` that are given (not None).
@@ -200,7 +212,7 @@ class ListService:
         return [e.row for e in result.entities if e.row != entities.LIST_ROW]
 
     async def _remove_list(self, name: ListName, mark: str) -> None:
-        """Remove logos and index entry, if they still belong to the marked list; then its row.
+        """Remove logos, rights and index entry if they belong to the marked list; then its row.
 
         Departures are removed when the list has no subscribers: no more can follow.
         """
@@ -209,8 +221,10 @@ class ListService:
             return await self._find_mark(name) == mark
 
         await self._departures.remove_all(name, are_ours)
+        await self._foreign_ids.remove_all(name, are_ours)
         if await are_ours():
             await self._published.remove_all(name)
+            await self._grants.forget_list(name)
         entry = await self._index.get(entities.BY_NAME, name)
         if entry is not None and await self._find_mark(name) == mark:
             for logo in (await self._logos.list(entities.logo_prefix(name))).blobs:
@@ -246,7 +260,7 @@ class ListService:
                     f" excludes it, is {message.status}: change or cancel the message, or wait"
                     " until it is sent"
                 )
-            if message.list_name == name:
+            if name in message.lists:
                 raise NotNow(
                     f"the list {name!r} cannot be deleted while its message {message.ref} is"
                     f" {message.status}: cancel the message, or wait until it is sent"

@@ -4,37 +4,59 @@ They are written and removed in one batch, so that there is never one without th
 
 The key is the address without differences of case, so all spellings of an address are one
 subscriber; mail goes to the spelling that was given first.
+
+Every change is written together with its entry in the consent ledger (`consent/ledger_rows.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import hmac
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.addresses import Address, AddressKey
+from postroom.domain.audience.consent import (
+    BY_SUPPRESSION,
+    BY_TEAM,
+    ConsentAction,
+    ConsentSource,
+    LedgerHead,
+    act_between,
+    parse_head,
+)
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guid
 from postroom.domain.errors import Exists, NoSuch, Overtaken
 from postroom.services import entities
-from postroom.services.audience.departures import Departures
-from postroom.services.audience.list_growth import ListCounts
+from postroom.services.audience.consent.ledger_rows import LedgerRows, entry_row, first_rows
+from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.suppression.suppression_rows import SuppressionRows, blocked_by
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,
     Conflict,
     Delete,
+    Entity,
     Insert,
+    KeyRange,
     NotFound,
     Operation,
     Replace,
     StaleETag,
     Step,
     Store,
+    Table,
 )
+
+_TRIES = 50
+_MOST_NEIGHBOURS = 200
 
 
 class SubscriberRows:
@@ -42,32 +64,82 @@ class SubscriberRows:
 
     def __init__(self, store: Store, lists: ListService, counts: ListCounts) -> None:
         self.table = store.table(entities.LISTS)
+        self.ledger = LedgerRows(self.table)
         self._store = store
         self._lists = lists
         self._counts = counts
         self._departures = Departures(store)
+        self._suppressions = SuppressionRows(store)
 
     async def find(self, name: ListName, address: Address) -> Subscriber | None:
         found = await self.table.get(name, entities.email_row(address))
         return None if found is None else entities.subscriber_from(found)
 
-    async def sign_up(self, new: Subscriber, known: Subscriber | None) -> Subscriber:
+    async def owner(
+        self, name: ListName, guid: SubscriberGuid
+    ) -> tuple[Subscriber | None, LedgerHead | None]:
+        """Return the owner of a link, with two point reads, and the last entry of the ledger about
+        them if the link's look-up row names it."""
+        found = await self.table.get(name, entities.guid_row(guid))
+        if found is None:
+            return None, None
+        subscriber = await self.find(name, Address(entities.read(found, "EmailAddress", str)))
+        if subscriber is None:
+            return None, None
+        known = (subscriber.guid, *subscriber.merged_guids)
+        if not any(hmac.compare_digest(each, guid) for each in known):
+            return None, None
+        head = entities.read_optional(found, entities.LEDGER, str)
+        return subscriber, parse_head(head) if head else None
+
+    async def with_suppression(self, new: Subscriber) -> Subscriber:
+        """Return a subscriber as suppressions of their address leave them."""
+        return blocked_by(new, await self._suppressions.of_address(new.address), clock.now())
+
+    async def suppressed(self) -> AsyncIterator[Subscriber]:
+        """Yield the subscribers of all lists who are blocked by a suppression. Reads every row."""
+        async for entity in self.table.scan(where=entities.SUPPRESSED_ROWS):
+            yield entities.subscriber_from(entity)
+
+    async def block_suppressed(self, list_name: ListName, address: Address) -> Subscriber | None:
+        """Block or unblock a subscriber as suppressions of the address say now; None if they are
+        not on the list, or nothing changed. Can be repeated."""
+
+        async def attempt() -> Subscriber | None:
+            # The subscriber first: a suppression that is written later is also applied later.
+            old = await self.find(list_name, address)
+            new = None if old is None else await self.with_suppression(old)
+            if old is None or new is None or new == old:
+                return None
+            return await self.save(old, new, old.etag, BY_SUPPRESSION)
+
+        return await retry_on_conflict(attempt, "subscriber", address)
+
+    async def sign_up(
+        self, new: Subscriber, known: Subscriber | None, source: ConsentSource
+    ) -> Subscriber:
         """Return the known subscriber, the new one, or one that was added at the same moment. The
         new attributes of a known one wait for the confirmation."""
         name, address = new.list_name, new.address
+        if known is not None and known.guid == new.guid:
+            # This sign-up has written them already, and then met a limit.
+            await self._counts.changed(name, None, known)
+            return known
         if known is not None:
-            return await self._with_pending(known, new)
+            return await self._with_pending(known, new, source)
         try:
-            etags = await self.table.apply(insertion(new))
+            etags = await self.table.apply(first_rows(new, ConsentAction.SIGNED_UP, source))
         except AlreadyExists as exc:
             found = await self.find(name, address)
             if found is None:
                 raise Overtaken("subscriber", address) from exc
-            return await self._with_pending(found, new)
+            return await self._with_pending(found, new, source)
         await self._counts.changed(name, None, new)
         return msgspec.structs.replace(new, etag=etags[0])
 
-    async def _with_pending(self, known: Subscriber, again: Subscriber) -> Subscriber:
+    async def _with_pending(
+        self, known: Subscriber, again: Subscriber, source: ConsentSource
+    ) -> Subscriber:
         """Remember what someone who has not confirmed gave at a later sign-up."""
         attributes = again.attributes
         current: Subscriber | None = known
@@ -77,18 +149,30 @@ class SubscriberRows:
             found, current = current or await self.find(known.list_name, known.address), None
             if found is None or found.verified:
                 return found or known
-            if not again.consent and _after(found, attributes) == _after(found):
-                return found
-            new = msgspec.structs.replace(
-                found, pending_attributes=attributes, consent=again.consent or found.consent
-            )
-            return await self.save(found, new, found.etag)
+            new = found
+            is_other = again.consent or again.tracking != found.tracking
+            if is_other or _after(found, attributes) != _after(found):
+                new = msgspec.structs.replace(
+                    found,
+                    pending_attributes=attributes,
+                    consent=again.consent or found.consent,
+                    tracking=again.tracking,
+                )
+            return await self.save(found, new, found.etag, source, ConsentAction.SIGNED_UP)
 
         return await retry_on_conflict(attempt, "subscriber", known.address)
 
-    async def insert(self, new: Subscriber) -> Subscriber:
-        """Insert both rows of a subscriber. `AlreadyExists`; `NoSuch` if the list is deleted."""
-        etag = (await self.table.apply(insertion(new)))[0]
+    async def insert(
+        self, new: Subscriber, act: ConsentAction, source: ConsentSource = BY_TEAM
+    ) -> Subscriber:
+        """Insert both rows of a subscriber, blocked if the address is suppressed. `AlreadyExists`;
+        `NoSuch` if the list is deleted."""
+        new = await self.with_suppression(new)
+        before: LedgerHead | None = None
+        if act is ConsentAction.MOVED_IN:  # with the same GUID, perhaps not for the first time
+            entries = await self.ledger.entries(new.list_name, new.guid)
+            before = entries[-1].head if entries else None
+        etag = (await self.table.apply(first_rows(new, act, source, before)))[0]
         await self.keep(new)
         await self._counts.changed(new.list_name, None, new)
         return msgspec.structs.replace(new, etag=etag)
@@ -101,21 +185,52 @@ class SubscriberRows:
         try:
             await self._lists.check_exists(new.list_name)
         except NoSuch:
-            await self.remove(new)
+            await self._remove_traces(new)
             raise
 
-    async def save(self, old: Subscriber, new: Subscriber, etag: str) -> Subscriber:
+    async def _remove_traces(self, new: Subscriber) -> None:
+        name = new.list_name
+        entries = await self.ledger.entries(name, new.guid)
+        traces = [Delete(name, entry_row(each.guid, each.number)) for each in entries]
+        with contextlib.suppress(NotFound):  # the deletion did not miss them
+            await self.table.apply([*entities.subscriber_removal(new), *traces])
+            await self._counts.changed(name, new, None)
+
+    async def save(
+        self,
+        old: Subscriber,
+        new: Subscriber,
+        etag: str,
+        source: ConsentSource = BY_TEAM,
+        act: ConsentAction | None = None,
+        head: LedgerHead | None = None,
+    ) -> Subscriber:
+        """Replace a subscriber, with an entry in the ledger unless only the note was changed.
+        `Overtaken`. The entry names what was changed, unless `act` is given; it follows `head` if
+        that is known."""
+        change = act_between(old, new)
+        if act is not None:
+            change = act, [] if change is None else _about_tracking(change)
+        operations: list[Operation] = [Replace(entities.subscriber_entity(new), etag)]
+        if change is not None:
+            operations += await self.ledger.added(new, change[0], source, change[1], head)
         try:
-            saved = await self.table.replace(entities.subscriber_entity(new), etag)
+            saved = (await self.table.apply(operations))[0]
         except Conflict as exc:
+            self.ledger.note_conflict(new.guid)
             raise Overtaken("subscriber", new.address) from exc
         await self._counts.changed(new.list_name, old, new)
         return msgspec.structs.replace(new, etag=saved)
 
-    async def change_address(self, old: Subscriber, new: Subscriber) -> Subscriber:
-        """Replace the rows of `old` by those of `new`. `Exists`, `Overtaken`."""
+    async def change_address(
+        self, old: Subscriber, new: Subscriber, source: ConsentSource = BY_TEAM
+    ) -> Subscriber:
+        """Replace the rows of `old` by those of `new`, blocked if the new address is suppressed.
+        `Exists`, `Overtaken`."""
+        new = await self.with_suppression(new)
         entity = entities.subscriber_entity(new)
-        changes: list[Operation] = [Replace(each) for each in entities.lookup_entities(new)]
+        changes: list[Operation] = [Replace(each) for each in entities.lookup_entities(new)[1:]]
+        changes += await self.ledger.added(new, ConsentAction.ADDRESS_CHANGED, source)
         if new.key == old.key:
             changes.insert(0, Replace(entity, old.etag))
         else:
@@ -124,20 +239,36 @@ class SubscriberRows:
         try:
             etags = await self.table.apply(changes)
         except AlreadyExists as exc:
+            self.ledger.note_conflict(new.guid)
+            if exc.operation:  # not the address: another change added its entry first
+                raise Overtaken("subscriber", old.address) from exc
             raise Exists("subscriber", new.address) from exc
         except (StaleETag, NotFound) as exc:
             raise Overtaken("subscriber", old.address) from exc
+        await self._counts.changed(new.list_name, old, new)
         return msgspec.structs.replace(new, etag=etags[0])
 
-    async def leave(self, subscriber: Subscriber) -> bool:
-        """Record the departure, then remove; return False if another process was faster."""
+    async def leave(
+        self,
+        subscriber: Subscriber,
+        source: ConsentSource,
+        head: LedgerHead | None = None,
+        first: Sequence[Step] = (),
+    ) -> bool:
+        """Take the steps of `first`, record the departure, then remove; return False if another
+        process was faster."""
         name, address = subscriber.list_name, subscriber.address
+        last = await self.ledger.ended(subscriber, ConsentAction.UNSUBSCRIBED, source, head)
         steps: list[Step] = [
+            *first,
             self._departures.noting(name, address, clock.now()),
-            Batch(entities.LISTS, entities.subscriber_removal(subscriber)),
+            Batch(entities.LISTS, [*entities.subscriber_removal(subscriber), *last]),
         ]
         try:
             await self._store.write_in_order(steps)
+        except AlreadyExists as exc:
+            self.ledger.note_conflict(subscriber.guid)
+            raise Overtaken("subscriber", address) from exc
         except NotFound:
             try:
                 await self._lists.get(name)
@@ -148,14 +279,55 @@ class SubscriberRows:
         await self._counts.changed(name, subscriber, None)
         return True
 
-    async def remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
-        """Remove both rows; return False if another process was faster."""
-        try:
-            await self.table.apply(entities.subscriber_removal(subscriber, etag))
-        except NotFound:
-            return False
-        await self._counts.changed(subscriber.list_name, subscriber, None)
-        return True
+    async def remove(
+        self,
+        subscriber: Subscriber,
+        etag: str | None = None,
+        *,
+        act: ConsentAction = ConsentAction.REMOVED,
+        source: ConsentSource | None = BY_TEAM,
+    ) -> bool:
+        """Remove both rows; return False if another process was faster. `StaleETag`."""
+        for _ in range(_TRIES):
+            last = await self.ledger.ended(subscriber, act, source)
+            try:
+                await self.table.apply([*entities.subscriber_removal(subscriber, etag), *last])
+            except NotFound:
+                return False
+            except AlreadyExists:  # another change added its entry first
+                self.ledger.note_conflict(subscriber.guid)
+                continue
+            await self._counts.changed(subscriber.list_name, subscriber, None)
+            return True
+        raise Overtaken("subscriber", subscriber.address)
+
+
+async def neighbours(
+    table: Table, name: ListName, addresses: Sequence[AddressKey]
+) -> dict[AddressKey, Subscriber]:
+    """Return subscribers among whom are those of these sorted addresses that are on the list.
+
+    They are close together in key order, so one query finds them; if there are too many others in
+    between, each is read on its own.
+    """
+    first, last = entities.email_row(addresses[0]), entities.email_row(addresses[-1])
+    result = await table.query(
+        KeyRange.only(name), KeyRange.between(first, last), limit=_MOST_NEIGHBOURS
+    )
+    rows: Sequence[Entity | None] = result.entities
+    if result.next is not None:
+        rows = await asyncio.gather(
+            *(table.get(name, entities.email_row(each)) for each in addresses)
+        )
+    found = (entities.subscriber_from(each) for each in rows if each is not None)
+    return {each.key: each for each in found}
+
+
+def _about_tracking(change: tuple[ConsentAction, list[str]]) -> list[str]:
+    """Return what a change says about consent to tracking, which an entry about another act names,
+    too."""
+    said = {change[0].value, *change[1]}
+    return sorted(said & {ConsentAction.TRACKING_ALLOWED, ConsentAction.TRACKING_WITHDRAWN})
 
 
 def _after(known: Subscriber, pending: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -170,6 +342,7 @@ def new_subscriber(
     verified: bool,
     attributes: Mapping[str, Any] = {},
     consent: str = "",
+    tracking: bool = False,
 ) -> Subscriber:
     now = clock.now()
     return Subscriber(
@@ -181,9 +354,5 @@ def new_subscriber(
         verified_at=now if verified else None,
         attributes=attributes,
         consent=consent,
+        tracking=tracking,
     )
-
-
-def insertion(subscriber: Subscriber) -> list[Insert]:
-    rows = [entities.subscriber_entity(subscriber), *entities.lookup_entities(subscriber)]
-    return [Insert(each) for each in rows]

@@ -280,9 +280,9 @@ class _Rows:
         if rows:
             last = next(reversed(rows))
             self._last = last[_BEGIN:]
-            self._start = entities.behind(last)
+            self._start = entities.key_after(last)
         return rows
 
 
 def _behind(address: str) -> str:
-    return entities.behind(entities.email_row(Address(address)))
+    return entities.key_after(entities.email_row(Address(address)))

@@ -6,7 +6,7 @@ what one may consist of, and `outcomes.py` what happened to its emails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -28,16 +28,23 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 from postroom.domain.messages.web_pages import new_web_key
-from postroom.mail.attached_files import AttachedFile
-from postroom.mail.merge_fields import FieldRule
+from postroom.mail.bodies.attached_files import AttachedFile
+from postroom.mail.personal.merge_fields import FieldRule
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService, Severity
-from postroom.services.messages.attached_files import AttachedFiles
-from postroom.services.messages.hold_rows import HoldService
-from postroom.services.messages.holds import ACCOUNT, message_key
+from postroom.services.messages.checks.unsent_check import UnsentCheck
+from postroom.services.messages.drafts.attached_files import AttachedFiles
+from postroom.services.messages.drafts.message_edits import (
+    check_kept,
+    edited_track,
+    merged_bodies,
+    with_fields,
+)
+from postroom.services.messages.drafts.message_versions import MessageVersions
 from postroom.services.messages.message_contents import (
     NO_LINES,
     InboxLines,
@@ -48,15 +55,14 @@ from postroom.services.messages.message_contents import (
     checked_lines,
     checked_subject,
     checked_time,
-    fields_of,
     with_bodies,
+    with_columns,
     with_text,
 )
-from postroom.services.messages.message_edits import check_kept, merged_bodies, with_fields
 from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
-from postroom.services.messages.message_versions import MessageVersions
 from postroom.services.messages.published_messages import PublishedIndex, check_content
-from postroom.services.messages.unsent_check import UnsentCheck
+from postroom.services.messages.sending.hold_rows import HoldService
+from postroom.services.messages.sending.holds import ACCOUNT, message_key
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
@@ -75,8 +81,11 @@ class Audiences(Protocol):
     async def checked(self, list_name: str, audience: Audience) -> Audience:
         """Return an audience as it is stored. `Invalid` if the list cannot have it."""
 
-    async def merge_fields(self, list_name: str) -> Mapping[str, FieldRule]:
-        """Return the merge fields of messages to a list."""
+    async def merge_fields(
+        self, list_name: str, more_lists: Sequence[str] = ()
+    ) -> Mapping[str, FieldRule]:
+        """Return the merge fields of messages to a list: those that all lists have, if there are
+        more."""
 
 
 class MessageService:
@@ -125,6 +134,7 @@ class MessageService:
         audience: Audience = EVERYBODY,
         lines: InboxLines = NO_LINES,
         written_in: WrittenIn = AS_HTML,
+        track: Track | None = None,
         published: bool = False,
         attachments: tuple[Attachment, ...] = (),
         files: Mapping[str, bytes] = {},
@@ -142,8 +152,11 @@ class MessageService:
         if ref is not None and (created := await self._find(ref)) is not None:
             await self.wake_scheduler(created)
             return created
-        subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
-        lines = checked_lines(lines, await self._audiences.merge_fields(list_name))
+        more = audience.more_lists
+        subject, bodies, scheduled_at = await self.checked(
+            list_name, subject, bodies, scheduled_at, more
+        )
+        lines = checked_lines(lines, await self._audiences.merge_fields(list_name, more))
         if published:
             check_content(subject, lines.preheader, bodies)
         audience = await self._audiences.checked(list_name, audience)
@@ -162,6 +175,7 @@ class MessageService:
             preheader=lines.preheader,
             from_name=lines.from_name,
             reply_to=lines.reply_to,
+            track=track,
             published=published,
             web_key=new_web_key(),
             **msgspec.structs.asdict(audience),
@@ -171,7 +185,7 @@ class MessageService:
         )
         await self._files.put(message.ref, files)
         await self._files.check(message.ref, attachments)
-        message = msgspec.structs.replace(message, fields=fields_of(message, bodies))
+        message = with_columns(message, bodies)
         await self._bodies.write(message, bodies)
         try:
             message = await self._rows.insert(message)
@@ -181,12 +195,17 @@ class MessageService:
         return message
 
     async def checked(
-        self, list_name: str, subject: str, bodies: NewBodies, scheduled_at: datetime
+        self,
+        list_name: str,
+        subject: str,
+        bodies: NewBodies,
+        scheduled_at: datetime,
+        more_lists: Sequence[str] = (),
     ) -> tuple[str, NewBodies, datetime]:
         """Return subject, bodies and time as they would be stored. `Invalid`, `NoSuch` list."""
         await self.check_list(list_name)
         check_any_body(bodies)
-        rules = await self._audiences.merge_fields(list_name)
+        rules = await self._audiences.merge_fields(list_name, more_lists)
         bodies = await checked_bodies(bodies, rules)
         subject, scheduled_at = checked_subject(subject, rules), checked_time(scheduled_at)
         return subject, await with_text(bodies), scheduled_at
@@ -201,36 +220,34 @@ class MessageService:
         bodies: NewBodies | None = None,
         lines: InboxLines | None = None,
         scheduled_at: datetime | None = None,
+        track: str | None = None,
         published: bool | None = None,
         attachments: tuple[Attachment, ...] | None = None,
         etag: str | None = None,
     ) -> Message:
         """Change what is given, while the message is Pending, or Paused and none of it was sent
         (drafts: `ComposingService.save`). Once its recipients have been planned, list, audience
-        and time stay. `Overtaken`, `NotNow`.
+        and time stay. An empty `track` leaves it to the list. `Overtaken`, `NotNow`.
 
         A text that was generated from the HTML is generated again with it, unless one is given.
 
         New bodies are written beside the old ones; only the row, replaced under its ETag, points to
         them. An edit that loses that race changes nothing.
         """
-        old = await self._rows.get_for_change(ref)
-        check_editable(old.status)
-        if old.status is MessageStatus.DRAFT:
-            raise NotNow(f"the message {ref} is Draft again: someone has unscheduled it")
-        if etag is not None and etag != old.etag:
-            raise Overtaken("message", ref)
+        old = await self._editable(ref, etag)
         if list_name is not None:
             await self.check_list(list_name)
         if old.queued_at is not None:
             check_kept(old, list_name, audience, scheduled_at)
             await self._unsent.check(old)
-        rules = await self._audiences.merge_fields(list_name or old.list_name)
+        more = (audience or old.audience).more_lists
+        rules = await self._audiences.merge_fields(list_name or old.list_name, more)
         new = msgspec.structs.replace(
             old,
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
             subject=old.subject if subject is None else checked_subject(subject, rules),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
+            track=edited_track(old, track),
             published=old.published if published is None else published,
             web_key=old.web_key or new_web_key(),
         )
@@ -252,12 +269,26 @@ class MessageService:
             check_content(new.subject, new.preheader, merged)
         if merged is not current:
             await self._bodies.write(new, merged)
+        return await self._replace(old, new)
+
+    async def _editable(self, ref: str, etag: str | None) -> Message:
+        """Return a message that may be edited, as the editor knows it. `Overtaken`, `NotNow`."""
+        message = await self._rows.get_for_change(ref)
+        check_editable(message.status)
+        if message.status is MessageStatus.DRAFT:
+            raise NotNow(f"the message {ref} is Draft again: someone has unscheduled it")
+        if etag is not None and etag != message.etag:
+            raise Overtaken("message", ref)
+        return message
+
+    async def _replace(self, old: Message, new: Message) -> Message:
+        """Save an edited message, whose bodies are written, and delete those of the one before."""
         try:
             saved = await self._rows.save_edit(old, new)
         except Conflict as exc:
             if new.body_version != old.body_version:
                 await self._bodies.delete(new)
-            raise Overtaken("message", ref) from exc
+            raise Overtaken("message", old.ref) from exc
         if new.body_version != old.body_version:
             await self._bodies.delete(old)
         if saved.published or old.published:
@@ -304,7 +335,8 @@ class MessageService:
         if resumptions is not None:  # by a sender, not by a person
             await self._events.record(
                 "sender",
-                f"the message {paused.subject!r} to {paused.list_name} paused itself: {reason}",
+                f"the message {paused.subject!r} to {paused.list_name} was paused automatically:"
+                f" {reason}",
                 severity=Severity.WARNING,
                 subject=f"message:{paused.ref}",
             )
@@ -326,7 +358,7 @@ class MessageService:
         return await retry_on_conflict(change, "message", ref)
 
     async def cancel(self, ref: str) -> Message:
-        """Cancel for good: nobody else gets the message."""
+        """Cancel permanently: nobody else gets the message."""
         cancelled = await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
         if cancelled.published:
             await self._published.update(cancelled)

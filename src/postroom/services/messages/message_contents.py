@@ -24,19 +24,21 @@ from postroom.domain.messages.messages import (
 from postroom.domain.messages.pictures import PictureHash, media_in
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
-from postroom.mail.body_files import clean_body
-from postroom.mail.field_contexts import check_places
-from postroom.mail.html import shows_html, shows_text
-from postroom.mail.merge_fields import (
+from postroom.mail.bodies.body_files import clean_body
+from postroom.mail.bodies.html import shows_html, shows_text
+from postroom.mail.bodies.plaintext import text_from_html
+from postroom.mail.personal.conditions import may_be_blank
+from postroom.mail.personal.field_contexts import check_places
+from postroom.mail.personal.merge_fields import (
     ANY_FIELD,
     RULES,
+    Columns,
     FieldRule,
     check_fields,
-    list_fields_in,
+    columns_in,
 )
-from postroom.mail.plaintext import text_from_html
 from postroom.services import entities
-from postroom.services.messages.picture_uses import MESSAGE, PictureUses
+from postroom.services.messages.media.picture_uses import MESSAGE, PictureUses
 from postroom.storage import NotFound, Store
 from postroom.storage.limits import EARLIEST
 
@@ -86,6 +88,11 @@ def checked_subject(subject: str, rules: Mapping[str, FieldRule] = RULES) -> str
     """Return the subject as it is stored. `Invalid`."""
     checked = one_line("subject", subject, longest=LONGEST_SUBJECT)
     check_fields("subject", checked, rules)
+    if may_be_blank(checked):
+        problem = (
+            "would be empty for some subscribers: add text outside the conditions, or {% else %}"
+        )
+        raise Invalid("subject", problem)
     return checked
 
 
@@ -198,9 +205,14 @@ class MessageBodies:
             await self._blobs.delete(name)
 
 
-def fields_of(message: Message, bodies: NewBodies) -> tuple[str, ...]:
-    """Return the fields of the list that a message uses, as it is sent."""
-    return list_fields_in(message.subject, message.preheader, bodies.html, bodies.text)
+def columns_of(message: Message, bodies: NewBodies) -> Columns:
+    """Return what a message, as it is sent, needs to know about each recipient. `Invalid`."""
+    return columns_in(message.subject, message.preheader, bodies.html, bodies.text)
+
+
+def with_columns(message: Message, bodies: NewBodies) -> Message:
+    """Return a message with the fields and conditions that it uses. `Invalid`."""
+    return msgspec.structs.replace(message, **msgspec.structs.asdict(columns_of(message, bodies)))
 
 
 def with_bodies(message: Message, bodies: NewBodies) -> Message:

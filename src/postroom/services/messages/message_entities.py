@@ -7,15 +7,19 @@ from datetime import datetime
 import msgspec
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import AudienceRules
-from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
+from postroom.domain.messages.messages import ListCopy, Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.storage import Entity, Value
+
+_TEXTS = tuple[str, ...]
 
 
 def message_entity(message: Message) -> Entity:
@@ -39,10 +43,20 @@ def message_entity(message: Message) -> Entity:
         "Segment": message.segment or None,
         "ExcludeSegments": ",".join(message.exclude_segments) or None,
         "ExcludeLists": ",".join(message.exclude_lists) or None,
+        "MoreLists": ",".join(message.more_lists) or None,
+        "ListCopies": msgspec.json.encode(message.list_copies).decode()
+        if message.list_copies
+        else None,
         "AudienceRules": None
         if message.audience_rules is None
         else msgspec.json.encode(message.audience_rules).decode(),
         "MergeFields": ",".join(message.fields) or None,
+        "FieldCopies": msgspec.json.encode(message.field_copies).decode()
+        if message.field_copies
+        else None,
+        "Conditions": msgspec.json.encode(message.conditions).decode()
+        if message.conditions
+        else None,
         "Preheader": message.preheader or None,
         "FromName": message.from_name or None,
         "ReplyTo": message.reply_to or None,
@@ -50,6 +64,7 @@ def message_entity(message: Message) -> Entity:
         "EditedBy": message.edited_by or None,
         "VersionAt": message.version_at,
         "ReadyBy": message.ready_by or None,
+        "Track": message.track and message.track.value,
         "Published": message.published or None,
         "WebKey": message.web_key or None,
         "Attachments": stored_text(message.attachments) or None,
@@ -57,6 +72,8 @@ def message_entity(message: Message) -> Entity:
         "ListDescription": message.list_description,
         "ListLanguage": None if message.queued_at is None else message.list_language,
         "ListPostalAddress": message.list_postal_address or None,
+        "ListReplyTo": message.list_reply_to or None,
+        "ListHeaders": message.list_headers or None,
         "PausedFrom": message.paused_from and message.paused_from.value,
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
@@ -74,6 +91,9 @@ def message_from(entity: Entity) -> Message:
     from_address = read_optional(entity, "FromEmailAddress", str)
     retry_of = read_optional(entity, "RetryOf", str)
     rules = read_optional(entity, "AudienceRules", str)
+    copies = read_optional(entity, "ListCopies", str)
+    fields = read_optional(entity, "FieldCopies", str)
+    conditions = read_optional(entity, "Conditions", str)
     return Message(
         ref=MessageRef(entity.row.removeprefix(entities.MESSAGE_PREFIX)),
         list_name=ListName(read(entity, "ListName", str)),
@@ -89,8 +109,14 @@ def message_from(entity: Entity) -> Message:
         segment=read_optional(entity, "Segment", str) or "",
         exclude_segments=_names(entity, "ExcludeSegments"),
         exclude_lists=tuple(map(ListName, _names(entity, "ExcludeLists"))),
+        more_lists=tuple(map(ListName, _names(entity, "MoreLists"))),
+        list_copies=msgspec.json.decode(copies, type=tuple[ListCopy, ...]) if copies else (),
         audience_rules=None if rules is None else msgspec.json.decode(rules, type=AudienceRules),
         fields=_names(entity, "MergeFields"),
+        field_copies=msgspec.json.decode(fields, type=tuple[tuple[Field, ...], ...])
+        if fields
+        else (),
+        conditions=() if conditions is None else msgspec.json.decode(conditions, type=_TEXTS),
         preheader=read_optional(entity, "Preheader", str) or "",
         from_name=read_optional(entity, "FromName", str) or "",
         reply_to=read_optional(entity, "ReplyTo", str) or "",
@@ -98,6 +124,7 @@ def message_from(entity: Entity) -> Message:
         edited_by=read_optional(entity, "EditedBy", str) or "",
         version_at=read_optional(entity, "VersionAt", datetime),
         ready_by=read_optional(entity, "ReadyBy", str) or "",
+        track=Track(track) if (track := read_optional(entity, "Track", str)) else None,
         published=read_optional(entity, "Published", bool) or False,
         web_key=read_optional(entity, "WebKey", str) or "",
         attachments=parse_stored(read_optional(entity, "Attachments", str) or ""),
@@ -107,6 +134,8 @@ def message_from(entity: Entity) -> Message:
         list_language=known_language(read_optional(entity, "ListLanguage", str) or "")
         or LANGUAGES[0],
         list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
+        list_reply_to=read_optional(entity, "ListReplyTo", str) or "",
+        list_headers=read_optional(entity, "ListHeaders", str) or "",
         paused_from=None if paused_from is None else MessageStatus(paused_from),
         reason=read(entity, "Reason", str),
         queued_pages=read(entity, "QueuedPages", int),

@@ -32,7 +32,7 @@ class MessagePart(StrEnum):
 
 
 class MessagePage(msgspec.Struct, frozen=True):
-    """Some messages of a part of the index; `next` continues behind them."""
+    """Some messages of a part of the index; `next` continues after them."""
 
     messages: list[Message]
     next: str | None

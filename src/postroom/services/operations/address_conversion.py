@@ -21,7 +21,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services import entities
-from postroom.services.audience.departures import DepartedFrom, Departures
+from postroom.services.audience.signup.departures import DepartedFrom, Departures
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
@@ -70,7 +70,7 @@ class _ListConversion:
                 _log.info("list %s: %s subscribers checked so far", self._name, f"{logged:,}")
             if len(found) < _ROWS:
                 break
-            start = entities.behind(next(reversed(found)))
+            start = entities.key_after(next(reversed(found)))
         if self._renamed or self._merged or self._removed:
             _log.info(
                 "list %s: %d subscribers got a new key, %d were merged, %d were removed",

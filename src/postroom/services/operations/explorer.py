@@ -15,7 +15,8 @@ import msgspec
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.page_emails import EmailState
 from postroom.services import entities
-from postroom.services.messages.page_rows import page_as_rows, page_from
+from postroom.services.audience.consent.ledger_rows import PREFIXES as LEDGER_PREFIXES
+from postroom.services.messages.sending.page_rows import page_as_rows, page_from
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -52,9 +53,19 @@ CHANGEABLE = frozenset(
 
 READABLE = CHANGEABLE | {
     "audit",  # must not be rewritten
+    "erasures",  # unfinished, and continued by the scheduler
+    "bouncehistory",
+    "deliveryfigures",
+    "deliverylimits",
+    "engagement",
     "events",
+    "foreignid",  # anyone with such an id can unsubscribe its owner
     "hoststatus",
+    "groups",  # who shares rights: use Team to change them
     "idempotency",
+    "messagebounce",
+    "messageunsubscribe",
+    "listrights",  # who may do what with which list: use Team to change them
     entities.MEDIA,  # a row and its blob belong together: use Pictures to change them
     "proxies",
     "queueaccess",  # who may use which queue
@@ -63,6 +74,8 @@ READABLE = CHANGEABLE | {
     "queuestate",
     "signuplimit",
     "storecopy",
+    "suppression",  # is also written onto subscribers: use Suppression to change it
+    "suppressionindex",
     "storeinfo",  # the version of the data
     entities.TEMPLATES,  # a row and its blob belong together: use Templates to change them
     "throttle",
@@ -71,11 +84,14 @@ READABLE = CHANGEABLE | {
 """Tables whose rows are shown as they are."""
 
 CLOSED_BECAUSE = {
+    "dkimkeys": "It contains the private keys of sending domains. Use Sending domains instead.",
     "hostapps": "It contains the environments of applications. Use Applications instead.",
     "users": "It contains passwords and second factors. Use Team instead.",
+    "settings": "It contains passwords of mail servers. Use All settings instead.",
     "sessions": "It contains the sessions of all users. Users see their own under Account.",
     "apikeys": "It contains the hashes of API keys. Use API keys instead.",
     "accesslinks": "It contains invitations and password links. Use Team instead.",
+    "hooktoken": "It contains tokens of webhooks that must not be used again.",
 }
 """The reasons why known tables are closed, and where to look instead."""
 
@@ -101,6 +117,13 @@ def check_changeable(table: str) -> None:
     check_readable(table)
     if table not in CHANGEABLE:
         raise NotNow(f"the table {table} can be read here, but not changed")
+
+
+def check_row_changeable(table: str, row: str) -> None:
+    """Raise `NotNow` for a row that must not be changed here."""
+    check_changeable(table)
+    if table == entities.LISTS and row.startswith(LEDGER_PREFIXES):
+        raise NotNow("entries of the consent ledger can be read here, but not changed")
 
 
 def check_container_changeable(container: str) -> None:
@@ -184,7 +207,7 @@ class ExplorerService:
 
     async def save(self, table: str, entity: Entity, etag: str) -> None:
         """Replace all properties. `NoSuch`, `Overtaken`, `NotNow`."""
-        check_changeable(table)
+        check_row_changeable(table, entity.row)
         name = f"{entity.partition}, {entity.row}"
         try:
             await self._store.table(table).replace(entity, etag)
@@ -195,7 +218,7 @@ class ExplorerService:
 
     async def delete(self, table: str, partition: str, row: str, etag: str) -> None:
         """Delete a row. `NoSuch`, `Overtaken`, `NotNow`."""
-        check_changeable(table)
+        check_row_changeable(table, row)
         try:
             await self._store.table(table).delete(partition, row, etag)
         except NotFound as exc:

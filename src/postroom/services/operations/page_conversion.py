@@ -28,9 +28,15 @@ from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.services import entities
-from postroom.services.messages.holds import WaitingReasons, waiting_of
 from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.page_rows import FREE, Page, PageClaim, page_entity, page_row
+from postroom.services.messages.sending.holds import WaitingReasons, waiting_of
+from postroom.services.messages.sending.page_rows import (
+    FREE,
+    Page,
+    PageClaim,
+    page_entity,
+    page_row,
+)
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Conflict, Entity, KeyRange, Store, eq
 
@@ -277,7 +283,7 @@ class _MessageConversion:
                     members[address] = subscriber.SubscriberGUID, EmailState()
             if len(rows) < _ROWS:
                 return members
-            start = entities.behind(next(reversed(rows)))
+            start = entities.key_after(next(reversed(rows)))
             await self._keep()
 
     async def _switch(self, old: list[str]) -> None:

@@ -122,7 +122,9 @@ class StoreCopy:
         if begun is not None:
             other = read(begun, "Location", str)
             if other != source:
-                raise NotNow(f"the target has a part of another store ({other}): use an empty one")
+                raise NotNow(
+                    f"the target contains part of another store ({other}): use an empty one"
+                )
             return
         held = [f"table {name}" for name in await self._target.tables() if name != PROGRESS]
         held += [f"queue {info.name}" for info in await self._target.queues()]
@@ -238,7 +240,7 @@ class StoreCopy:
         copied = [blob async for blob, _ in _blobs(target)]
         expected = [blob async for blob, _ in _blobs(source)]
         if sorted(copied) != sorted(expected):
-            raise CopyFailed(f"container {name} of the target has other blobs than the source")
+            raise CopyFailed(f"container {name} of the target has different blobs from the source")
         for blob in expected:
             if await _digest(source, blob) != await _digest(target, blob):
                 raise CopyFailed(f"blob {name}/{blob} differs")
@@ -257,7 +259,7 @@ class StoreCopy:
         if not await _shows_all(self._target):
             return  # it does not show delayed messages
         if seen != Counter([_fingerprint(each.message) async for each in target.scan()]):
-            raise CopyFailed(f"queue {name} of the target has other messages than the source")
+            raise CopyFailed(f"queue {name} of the target has different messages from the source")
 
     # -- progress ----------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from postroom.services.messages.hold_rows import HoldService, describe
-from postroom.services.messages.holds import ACCOUNT, Hold
+from postroom.services.messages.sending.hold_rows import HoldService, describe
+from postroom.services.messages.sending.holds import ACCOUNT, Hold
 from postroom.services.operations.disk_space import SpaceWait, SpaceWaits
 from postroom.services.operations.health import Concern, Grade, HealthService
 from postroom.services.queues.hosts import HostReport, HostStatusService
@@ -19,7 +19,7 @@ from postroom.transport.contract import FaultScope
 class SystemProblem(msgspec.Struct, frozen=True):
     """Something that is wrong. It is about a hold, a queue or an application, or none of them.
 
-    `next_try` is when Postroom tries again by itself; `reply` is what the mail server said.
+    `next_try` is when Postroom tries again automatically; `reply` is what the mail server said.
     """
 
     grade: Grade

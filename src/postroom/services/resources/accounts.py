@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from postroom.domain.audience.list_rights import sorted_rights
 from postroom.services.accounts.api_keys import ApiKey
+from postroom.services.accounts.groups import UserGroup
+from postroom.services.accounts.list_grants import ListGrant
 from postroom.services.accounts.users import User
 from postroom.services.resources import Resource, Time, describe_time
 
@@ -13,6 +16,7 @@ class ApiKeyResource(Resource, frozen=True):
     id: str
     name: str
     scopes: list[str]
+    only_lists: bool
     created_at: Time
     last_used_at: Time | None
 
@@ -22,6 +26,7 @@ def describe_api_key(key: ApiKey) -> ApiKeyResource:
         id=key.id,
         name=key.name,
         scopes=sorted(key.scopes),
+        only_lists=key.only_lists,
         created_at=describe_time(key.created_at),
         last_used_at=describe_time(key.last_used_at),
     )
@@ -44,4 +49,32 @@ def describe_user(user: User) -> UserResource:
         second_factor=user.has_second_factor,
         slowed_down=user.is_slowed_down,
         created_at=describe_time(user.created_at),
+    )
+
+
+class GroupResource(Resource, frozen=True):
+    """Users who share rights on lists."""
+
+    name: str
+    members: list[str]
+    created_at: Time
+
+
+def describe_group(group: UserGroup) -> GroupResource:
+    return GroupResource(
+        name=group.name, members=list(group.members), created_at=describe_time(group.created_at)
+    )
+
+
+class ListGrantResource(Resource, frozen=True):
+    """The rights of a user, a group or an API key on a list."""
+
+    principal: str
+    rights: list[str]
+    list: str
+
+
+def describe_grant(grant: ListGrant) -> ListGrantResource:
+    return ListGrantResource(
+        principal=grant.principal, list=grant.list_name, rights=list(sorted_rights(grant.rights))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,23 +10,16 @@ from msgspec import Meta
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
+from postroom.domain.audience.list_emails import ListEmailKind, WrittenEmail
 from postroom.domain.audience.list_property import ListProperty
 from postroom.domain.audience.lists import PROPERTIES, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
-from postroom.domain.messages.emails import EmailOutcome
-from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.meanings import Meaning
-from postroom.services.audience.personal_data import Trace
-from postroom.services.audience.segments import Explanation, SegmentPreview
-from postroom.services.messages.outcomes import EmailRecord
+from postroom.services.audience.targeting.segments import Explanation, SegmentPreview
 from postroom.services.resources import Resource, Time, describe_time
-from postroom.services.resources.messages import (
-    MessageSummary,
-    describe_email,
-    describe_message_summary,
-)
+from postroom.services.resources.rejected_lines import RejectedLineResource
 
 
 def _type(of: ListProperty) -> Any:
@@ -74,6 +67,27 @@ class FieldResource(Resource, frozen=True):
     default: AttributeValue | None
     choices: list[str]
     max_length: int
+
+
+class ListEmailResource(Resource, frozen=True):
+    """An email that a list sends automatically, in one language. `own` unless it is the standard
+    text."""
+
+    kind: ListEmailKind
+    language: str
+    subject: str
+    text: str
+    own: bool
+
+
+def describe_list_email(written: WrittenEmail) -> ListEmailResource:
+    return ListEmailResource(
+        kind=written.kind,
+        language=written.language,
+        subject=written.email.subject,
+        text=written.email.text,
+        own=written.is_own,
+    )
 
 
 def describe_field(field: Field) -> FieldResource:
@@ -206,14 +220,6 @@ class SignUpResource(Resource, frozen=True):
     list_name: Annotated[str, _ITS_CONTRACT]
 
 
-class RejectedLineResource(Resource, frozen=True):
-    """A line of a file that cannot be used."""
-
-    line: int
-    email: str
-    reason: str
-
-
 class ColumnResource(Resource, frozen=True):
     """What a column of a file is used for."""
 
@@ -268,103 +274,3 @@ def describe_import(report: ImportReport) -> ImportResource:
         reasons=report.reasons,
         errors=[RejectedLineResource(each.line, each.email, each.reason) for each in report.errors],
     )
-
-
-class LeftListResource(Resource, frozen=True):
-    """A list that an address has left."""
-
-    list: str
-    left_at: Time | None
-
-
-class TracedEmailResource(MessageSummary, frozen=True):
-    """A message, and the outcome of its email to one address."""
-
-    email: str
-    outcome: str
-    reply: str | None
-    tries: int
-    was_in_doubt: bool
-
-
-class TraceResource(Resource, frozen=True):
-    """Everything that happened to one address."""
-
-    email: str
-    lists: Sequence[SubscriberResource]
-    left: Sequence[LeftListResource]
-    messages: Sequence[TracedEmailResource]
-
-
-def describe_trace(trace: Trace) -> TraceResource:
-    return TraceResource(
-        email=trace.address,
-        lists=[describe_subscriber(each) for each in trace.subscriptions],
-        left=[
-            LeftListResource(each.list_name, describe_time(each.left_at))
-            for each in trace.departures
-        ],
-        messages=[
-            TracedEmailResource(
-                **msgspec.structs.asdict(describe_message_summary(message)),
-                **msgspec.structs.asdict(describe_email(email)),
-            )
-            for message, email in trace.emails
-        ],
-    )
-
-
-class OwnSubscriptionResource(Resource, frozen=True):
-    """A subscription as its owner may see it: without what the team keeps to itself."""
-
-    list: str
-    email: str
-    confirmed: bool
-    signed_up_at: Time
-    confirmed_at: Time | None
-    paused_until: Time | None
-    attributes: dict[str, AttributeValue]
-    consent: str
-
-
-class OwnEmailResource(Resource, frozen=True):
-    """An email to a subscriber, as they may see it."""
-
-    ref: str
-    subject: str
-    sent_at: Time | None
-    outcome: EmailOutcome
-    reply: str | None
-
-
-class PersonalDataResource(Resource, frozen=True):
-    """What subscribers get when they download their data: one subscription and its emails."""
-
-    subscription: OwnSubscriptionResource
-    messages: Sequence[OwnEmailResource]
-
-
-def describe_personal_data(
-    subscriber: Subscriber, emails: Sequence[tuple[Message, EmailRecord]]
-) -> PersonalDataResource:
-    subscription = OwnSubscriptionResource(
-        list=subscriber.list_name,
-        email=subscriber.address,
-        confirmed=subscriber.verified,
-        signed_up_at=describe_time(subscriber.created_at),
-        confirmed_at=describe_time(subscriber.verified_at),
-        paused_until=describe_time(subscriber.paused_until),
-        attributes=dict(subscriber.attributes),
-        consent=subscriber.consent,
-    )
-    messages = [
-        OwnEmailResource(
-            ref=message.ref,
-            subject=message.subject,
-            sent_at=describe_time(message.queued_at),
-            outcome=email.outcome,
-            reply=email.reply or None,
-        )
-        for message, email in emails
-    ]
-    return PersonalDataResource(subscription, messages)

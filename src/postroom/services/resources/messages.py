@@ -12,12 +12,14 @@ from postroom.composing.findings import Level
 from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
-from postroom.services.messages.hold_rows import reason_of
-from postroom.services.messages.holds import Hold
+from postroom.domain.messages.tracking import Track
+from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.messages.checks.preflight import Preflight
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.outcomes import EmailRecord
-from postroom.services.messages.preflight import Preflight
-from postroom.services.messages.progress import SendingState
+from postroom.services.messages.sending.hold_rows import reason_of
+from postroom.services.messages.sending.holds import Hold
+from postroom.services.messages.sending.outcomes import EmailRecord
+from postroom.services.messages.sending.progress import SendingState
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.transport.contract import FaultScope, Result, ResultKind
 
@@ -61,6 +63,9 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
 
     ref: Annotated[str, Meta(pattern="^[0-9]{18}$")]
     list: Annotated[str | None, Meta(description="Null only for a draft without a list.")]
+    more_lists: Annotated[
+        Sequence[str], Meta(description="Additional lists that get it; each person gets it once.")
+    ]
     segment: Annotated[
         str | None, Meta(description="Only subscribers of this segment of the list get it.")
     ]
@@ -76,6 +81,10 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     reply_to: Annotated[str, Meta(description="Empty: the list's address.")]
     format: Annotated[MessageFormat, Meta(description="The format of its source.")]
     template: Annotated[str | None, Meta(description="The template that its source is put into.")]
+    track: Annotated[
+        Track | None,
+        Meta(description="Whether opens and clicks are measured. Null: the default of the list."),
+    ]
     published: Annotated[
         bool, Meta(description="Whether the list's web archive shows it once it is sent.")
     ]
@@ -95,11 +104,25 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     etag: str
 
 
+class ResultsResource(Resource, frozen=True):
+    """What became of a message, in short; `/messages/{ref}/results` has more."""
+
+    bounced: int
+    complained: int
+    unsubscribed: Annotated[int, Meta(description="People who used a link of this message.")]
+    opened: Annotated[
+        int | None,
+        Meta(description="Visits of people. Null: not measured (`track` is off)."),
+    ]
+    clicked: Annotated[int | None, Meta(description="The same for clicks on links.")]
+
+
 class MessageResource(MessageSummary, frozen=True, kw_only=True):
-    """A message with the counts of its emails."""
+    """A message with the counts of its emails, and its results."""
 
     counts: CountsResource
     holds: Sequence[HoldResource]
+    results: ResultsResource
 
 
 class ScheduledMessageResource(MessageResource, frozen=True, kw_only=True):
@@ -157,7 +180,7 @@ class PreflightResource(Resource, frozen=True):
 
 
 class TestEmailResource(Resource, frozen=True):
-    """What became of one test email."""
+    """The result of one test email."""
 
     __test__ = False
 
@@ -167,7 +190,7 @@ class TestEmailResource(Resource, frozen=True):
 
 
 class TestResource(Resource, frozen=True):
-    """What became of a test."""
+    """The results of a test."""
 
     __test__ = False
 
@@ -196,6 +219,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
     return MessageSummary(
         ref=message.ref,
         list=message.list_name or None,
+        more_lists=message.more_lists,
         segment=message.segment or None,
         exclude_segments=message.exclude_segments,
         exclude_lists=message.exclude_lists,
@@ -205,6 +229,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
         reply_to=message.reply_to,
         format=message.format,
         template=message.template or None,
+        track=message.track,
         published=message.published,
         attachments=[
             AttachmentResource(each.name, each.type, each.size, each.hash)
@@ -224,19 +249,29 @@ def describe_message_summary(message: Message) -> MessageSummary:
     )
 
 
-def describe_message(message: Message, state: SendingState) -> MessageResource:
+def describe_message(
+    message: Message, state: SendingState, results: MessageResults
+) -> MessageResource:
+    delivery = results.delivery.total
     return MessageResource(
         **msgspec.structs.asdict(describe_message_summary(message)),
         counts=CountsResource(**state.counts.as_dict()),
         holds=[describe_hold(hold) for hold in state.holds],
+        results=ResultsResource(
+            bounced=delivery.bounced,
+            complained=delivery.complained,
+            unsubscribed=results.unsubscribed,
+            opened=results.opened,
+            clicked=results.clicked,
+        ),
     )
 
 
 def describe_scheduled_message(
-    message: Message, state: SendingState, *, has_passed: bool
+    message: Message, state: SendingState, results: MessageResults, *, has_passed: bool
 ) -> ScheduledMessageResource:
     return ScheduledMessageResource(
-        **msgspec.structs.asdict(describe_message(message, state)),
+        **msgspec.structs.asdict(describe_message(message, state, results)),
         note="the time has passed: sending starts now" if has_passed else None,
     )
 

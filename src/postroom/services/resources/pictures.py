@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from postroom.domain.messages.pictures import Picture
-from postroom.services.messages.pictures import UsedIn
+from postroom.services.messages.media.pictures import UsedIn
 from postroom.services.resources import Resource, Time, describe_time
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from postroom.composing.layouts import LayoutFormat
-from postroom.services.messages.templates import Template, WholeTemplate
+from postroom.services.messages.drafts.templates import Template, WholeTemplate
 from postroom.services.resources import Resource, Time, describe_time
 
 

@@ -57,7 +57,7 @@ _OPERATION_BYTES: Final = 1000
 # `"NAME@odata.type":"Edm.DateTime",` and the punctuation of the value.
 _PROPERTY_BYTES: Final = 48
 # A character takes up to 12 bytes in a URL (four of UTF-8, each in percent form) and in JSON (two
-# escapes), and a key stands in both.
+# escapes), and a key is in both.
 _KEY_FACTOR: Final = 24
 
 

@@ -15,7 +15,7 @@ from postroom.storage.contract.queues import Queue, QueueInfo
 from postroom.storage.contract.store import Batch, Finish, Lease, Put, Server, Step, StoreInfo
 from postroom.storage.contract.tables import Table
 from postroom.storage.errors import InvalidStoreUrl, LeaseLost
-from postroom.storage.postgres import queues, schema
+from postroom.storage.postgres import queue_sql, schema
 from postroom.storage.postgres.batches import Writing, write_together
 from postroom.storage.postgres.blobs import PostgresContainer
 from postroom.storage.postgres.connection import (
@@ -154,7 +154,7 @@ class PostgresStore(CheckedStore):
         return [name for (name,) in await self._database.fetch(_TABLES)]
 
     async def queues(self) -> list[QueueInfo]:
-        return [QueueInfo(*row) for row in await self._database.fetch(queues.INFO_ALL)]
+        return [QueueInfo(*row) for row in await self._database.fetch(queue_sql.INFO_ALL)]
 
     async def containers(self) -> list[str]:
         return [name for (name,) in await self._database.fetch(_CONTAINERS)]

@@ -57,7 +57,7 @@ class NotifyBell:
     A process that has put a message sends a NOTIFY with the queue's name. One connection of each
     store listens on behalf of all waiters. A notification that is lost (its sender died between the
     commit and the NOTIFY, or the listening connection broke) costs a second: every waiter also
-    looks by itself.
+    looks once a second.
 
     NOTIFY is not part of the put's own transaction, although none would be lost then: PostgreSQL
     lets only one transaction with a NOTIFY commit at a time, including the flush to disk, so all
@@ -104,7 +104,7 @@ class NotifyBell:
         """Send the remaining notifications."""
         if self._ringer is not None:
             await asyncio.wait([self._ringer], timeout=LOOK_AGAIN_SECONDS)
-            self._ringer.cancel()  # by now, waiters have looked by themselves
+            self._ringer.cancel()  # by now, waiters have looked on their own
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -124,7 +124,7 @@ class NotifyBell:
             try:
                 await self._database.fetch(_RING, {"queues": joined(sorted(queues))})
             except StoreError:
-                return  # nobody can be notified now; waiters look by themselves
+                return  # nobody can be notified now; waiters look on their own
             await asyncio.sleep(_RING_SECONDS)
 
     async def _listen(self) -> None:

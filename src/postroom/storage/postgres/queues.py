@@ -12,6 +12,7 @@ import msgspec
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract.queues import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue
+from postroom.storage.postgres import queue_sql
 from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (
     Connection,
@@ -21,141 +22,7 @@ from postroom.storage.postgres.connection import (
 )
 from postroom.storage.postgres.queue_state import QueueState
 
-# A put holds this lock shared, dropping the queue holds it exclusively: no message is left behind
-# in a queue that was dropped.
-_DROP_LOCK = b"SELECT pg_advisory_xact_lock(1886352244, hashtext(%(queue)s))"
-
-# The client chooses the IDs, so that an attempt whose reply was lost can be repeated.
-_PUT = b"""
-WITH guard AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(queue)s))
-), made AS (
-    INSERT INTO postroom.queue (name) SELECT %(queue)s FROM guard ON CONFLICT DO NOTHING
-), put AS (
-    INSERT INTO postroom.put (id) SELECT %(put)s::uuid FROM guard ON CONFLICT DO NOTHING
-    RETURNING id
-)
-INSERT INTO postroom.message
-    (id, queue, visible_at, enqueued_at, expires_at, body, properties)
-SELECT new.id, %(queue)s, now() + coalesce(new.delay, 0) * interval '1 second', now(),
-       now() + new.ttl * interval '1 second', new.body, new.properties
-FROM put, jsonb_to_recordset(%(messages)s::jsonb)
-     AS new (id uuid, body text, delay float8, ttl float8, properties jsonb)
-"""
-
-_IS_PUT = b"SELECT FROM postroom.put WHERE id = %(put)s::uuid"
-
-# Messages that another receiver is claiming at this moment are skipped. Rows are updated by their
-# place (`ctid`): a join by ID might read the whole table. Expired messages are claimed like others,
-# and deleted instead of delivered.
-_CLAIM = b"""
-WITH ready AS MATERIALIZED (
-    SELECT ctid, visible_at FROM postroom.message
-    WHERE queue = %(queue)s
-    AND visible_at >= coalesce(%(floor)s::timestamptz, '-infinity') AND visible_at <= now()
-    ORDER BY visible_at, id LIMIT %(limit)s::int
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE postroom.message AS message
-SET visible_at = now() + %(lease)s::float8 * interval '1 second',
-    receipt = %(receipt)s::bigint,
-    dequeue_count = message.dequeue_count + 1
-FROM ready WHERE message.ctid = ready.ctid
-RETURNING message.id, message.body, message.properties, message.dequeue_count,
-          message.enqueued_at, ready.visible_at, coalesce(message.expires_at <= now(), false),
-          least(ready.visible_at, now() - interval '1 second')
-"""
-# One message, wherever in the queue it is.
-_CLAIM_ONE = b"""
-UPDATE postroom.message
-SET visible_at = now() + %(lease)s::float8 * interval '1 second',
-    receipt = %(receipt)s::bigint,
-    dequeue_count = dequeue_count + 1
-WHERE id = %(id)s::uuid AND queue = %(queue)s AND visible_at <= now()
-AND (expires_at > now()) IS NOT false
-RETURNING id, body, properties, dequeue_count, enqueued_at
-"""
-# The messages of a claim whose reply was lost.
-_CLAIMED = b"""
-SELECT id, body, properties, dequeue_count, enqueued_at, visible_at,
-       coalesce(expires_at <= now(), false)
-FROM postroom.message
-WHERE queue = %(queue)s AND visible_at > now() AND receipt = %(receipt)s::bigint
-ORDER BY id
-"""
-_RENEW = b"""
-UPDATE postroom.message SET visible_at = now() + %(lease)s::float8 * interval '1 second'
-WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
-"""
-_RELEASE = b"""
-UPDATE postroom.message
-SET visible_at = now() + %(delay)s::float8 * interval '1 second', receipt = NULL,
-    dequeue_count = dequeue_count - %(uncounted)s::int
-WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
-"""
-# The row stays the same: the message is never in two queues, or in none. The other queue is created
-# as by a put; properties are kept if NULL is given.
-_MOVE = b"""
-WITH guard AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(to)s))
-), held AS MATERIALIZED (
-    SELECT message.id FROM guard, postroom.message
-    WHERE message.id = %(id)s::uuid AND receipt = %(receipt)s::bigint
-    FOR UPDATE OF message
-), made AS (
-    INSERT INTO postroom.queue (name) SELECT %(to)s FROM held ON CONFLICT DO NOTHING
-)
-UPDATE postroom.message AS message
-SET queue = %(to)s, visible_at = now() + %(delay)s::float8 * interval '1 second',
-    receipt = NULL, dequeue_count = 0,
-    properties = coalesce(%(properties)s::jsonb, message.properties)
-FROM held WHERE message.id = %(id)s::uuid AND message.id = held.id
-"""
-_WHERE = b"SELECT queue FROM postroom.message WHERE id = %(id)s::uuid"
-_DELETE = b"""
-DELETE FROM postroom.message WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
-"""
-_DEMAND_DELETE = b"""
-WITH gone AS (
-    DELETE FROM postroom.message USING unnest(
-        string_to_array(%(ids)s, chr(31))::uuid[], string_to_array(%(receipts)s, chr(31))::bigint[]
-    ) AS finished (id, receipt)
-    WHERE message.id = finished.id AND message.receipt = finished.receipt RETURNING 1
-)
-SELECT postroom.all_or_nothing((SELECT count(*) FROM gone), %(wanted)s)
-"""
-_EXISTS = b"SELECT FROM postroom.message WHERE id = %(id)s::uuid"
-_PEEK = b"""
-SELECT id, body, properties, dequeue_count, enqueued_at FROM postroom.message
-WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT false
-ORDER BY visible_at, id LIMIT %(limit)s::int
-"""
-
-# By ID, which a message keeps when it is changed meanwhile.
-_BROWSE = b"""
-SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
-FROM postroom.message
-WHERE queue = %(queue)s AND id > %(after)s::uuid AND (expires_at > now()) IS NOT false
-ORDER BY id LIMIT %(limit)s::int
-"""
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
-
-# One queue, or all: the length (from indexes alone), and the next message.
-_INFO = """
-SELECT queue.name,
-    (SELECT count(*) FROM postroom.message WHERE queue = queue.name)
-    - (SELECT count(*) FROM postroom.message WHERE expires_at <= now() AND queue = queue.name),
-    (SELECT enqueued_at FROM postroom.message
-     WHERE queue = queue.name AND visible_at <= now() AND (expires_at > now()) IS NOT false
-     ORDER BY visible_at, id LIMIT 1)
-FROM postroom.queue {where} ORDER BY queue.name
-"""
-_INFO_ONE = _INFO.format(where="WHERE queue.name = %(queue)s").encode()
-INFO_ALL = _INFO.format(where="").encode()
-
-_PURGE = b"DELETE FROM postroom.message WHERE queue = %(queue)s"
-_DROP = b"DELETE FROM postroom.queue WHERE name = %(queue)s"
-
 _PUT_MESSAGES = 1000
 _PUT_BYTES = 1_000_000
 
@@ -180,7 +47,7 @@ class PostgresQueue(CheckedQueue):
         await self._state.sweep()
         ids = [self._state.ids.next() for _ in messages]
         for values in self._portions(messages, ids):
-            await self._database.execute(_PUT, values)
+            await self._database.execute(queue_sql.PUT, values)
             self._state.bell.ring(self.name)
         return ids
 
@@ -203,19 +70,19 @@ class PostgresQueue(CheckedQueue):
 
         async def write(connection: Connection, again: bool) -> None:
             for values in portions:
-                await changed_by(connection, _PUT, values)
+                await changed_by(connection, queue_sql.PUT, values)
 
         async def is_done(connection: Connection) -> bool:
-            return bool(await rows_of(connection, _IS_PUT, portions[-1]))
+            return bool(await rows_of(connection, queue_sql.IS_PUT, portions[-1]))
 
-        return Writing(write, is_done, [(_PUT, values) for values in portions])
+        return Writing(write, is_done, [(queue_sql.PUT, values) for values in portions])
 
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
         receipt = str(secrets.randbits(63))
         values = {"queue": self.name, "limit": limit, "lease": float(lease), "receipt": receipt}
 
         async def work(connection: Connection, again: bool) -> list[QueueMessage]:
-            rows = await rows_of(connection, _CLAIMED, values) if again else []
+            rows = await rows_of(connection, queue_sql.CLAIMED, values) if again else []
             while True:
                 rows = rows or await self._claim(connection, values)
                 left = await self._without_expired(connection, rows, receipt)
@@ -232,7 +99,7 @@ class PostgresQueue(CheckedQueue):
         head = self._state.head(self.name)
         floor = head.floor()
         while True:
-            rows = await rows_of(connection, _CLAIM, {**values, "floor": floor})
+            rows = await rows_of(connection, queue_sql.CLAIM, {**values, "floor": floor})
             rows.sort(key=lambda row: (row[5], row[0]))
             head.found(floor, rows[0][7] if rows else None)
             if rows or floor is None:
@@ -244,7 +111,7 @@ class PostgresQueue(CheckedQueue):
     ) -> list[tuple[Any, ...]]:
         for row in rows:
             if row[6]:
-                await changed_by(connection, _DELETE, {"id": row[0], "receipt": receipt})
+                await changed_by(connection, queue_sql.DELETE, {"id": row[0], "receipt": receipt})
         return [row for row in rows if not row[6]]
 
     async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
@@ -254,15 +121,15 @@ class PostgresQueue(CheckedQueue):
         values = {"queue": self.name, "id": identity, "lease": float(lease), "receipt": receipt}
 
         async def work(connection: Connection, again: bool) -> QueueMessage | None:
-            rows = await rows_of(connection, _CLAIMED, values) if again else []
-            rows = rows or await rows_of(connection, _CLAIM_ONE, values)
+            rows = await rows_of(connection, queue_sql.CLAIMED, values) if again else []
+            rows = rows or await rows_of(connection, queue_sql.CLAIM_ONE, values)
             return _as_message(self.name, rows[0], receipt) if rows else None
 
         return await self._database.run(work)
 
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
         async def work(connection: Connection, again: bool) -> None:
-            if not await self._change(connection, _RENEW, message, lease=float(lease)):
+            if not await self._change(connection, queue_sql.RENEW, message, lease=float(lease)):
                 raise self._lease_lost(message)
 
         await self._database.run(work)
@@ -273,7 +140,7 @@ class PostgresQueue(CheckedQueue):
 
         async def work(connection: Connection, again: bool) -> None:
             changed = await self._change(
-                connection, _RELEASE, message, delay=float(delay), uncounted=uncounted
+                connection, queue_sql.RELEASE, message, delay=float(delay), uncounted=uncounted
             )
             # After a lost reply, it may have been us who released it.
             if not changed and not again:
@@ -289,7 +156,7 @@ class PostgresQueue(CheckedQueue):
         values = {"to": to, "delay": float(delay), "properties": replaced}
 
         async def work(connection: Connection, again: bool) -> None:
-            if await self._change(connection, _MOVE, message, **values):
+            if await self._change(connection, queue_sql.MOVE, message, **values):
                 return
             # After a lost reply: unless it is still here, it was moved.
             if not again or await self._is_here(connection, message, to):
@@ -300,7 +167,7 @@ class PostgresQueue(CheckedQueue):
         return message.id
 
     async def _is_here(self, connection: Connection, message: QueueMessage, to: str) -> bool:
-        rows = await rows_of(connection, _WHERE, {"id": message.id})
+        rows = await rows_of(connection, queue_sql.WHERE, {"id": message.id})
         return to != self.name and rows == [(self.name,)]
 
     async def _delete(self, message: QueueMessage) -> None:
@@ -312,14 +179,14 @@ class PostgresQueue(CheckedQueue):
 
         async def write(connection: Connection, again: bool) -> None:
             for each in leased:
-                if await self._change(connection, _DELETE, each):
+                if await self._change(connection, queue_sql.DELETE, each):
                     continue
-                if not again or await rows_of(connection, _EXISTS, {"id": each.id}):
+                if not again or await rows_of(connection, queue_sql.EXISTS, {"id": each.id}):
                     raise self._lease_lost(each)
 
         async def is_done(connection: Connection) -> bool:
             for each in leased:
-                if await rows_of(connection, _EXISTS, {"id": each.id}):
+                if await rows_of(connection, queue_sql.EXISTS, {"id": each.id}):
                     return False
             return True
 
@@ -330,10 +197,10 @@ class PostgresQueue(CheckedQueue):
             "receipts": joined([each.receipt for each in leased]),
             "wanted": len(leased),
         }
-        return Writing(write, is_done, [(_DEMAND_DELETE, values)])
+        return Writing(write, is_done, [(queue_sql.DEMAND_DELETE, values)])
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
-        rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})
+        rows = await self._database.fetch(queue_sql.PEEK, {"queue": self.name, "limit": limit})
         return [_as_message(self.name, row, "") for row in rows]
 
     async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
@@ -342,27 +209,27 @@ class PostgresQueue(CheckedQueue):
         values = {"queue": self.name, "limit": limit, "after": after or _FIRST_ID}
         return [
             StoredMessage(_as_message(self.name, row, ""), row[5], row[6])
-            for row in await self._database.fetch(_BROWSE, values)
+            for row in await self._database.fetch(queue_sql.BROWSE, values)
         ]
 
     async def info(self) -> QueueInfo:
-        rows = await self._database.fetch(_INFO_ONE, {"queue": self.name})
+        rows = await self._database.fetch(queue_sql.INFO_ONE, {"queue": self.name})
         return QueueInfo(*rows[0]) if rows else QueueInfo(self.name, 0, None)
 
     async def _wait(self, timeout: float) -> bool:
         return bool(await self._state.wait(frozenset({self.name}), frozenset(), timeout))
 
     async def purge(self) -> None:
-        await self._database.execute(_PURGE, {"queue": self.name})
+        await self._database.execute(queue_sql.PURGE, {"queue": self.name})
 
     async def drop(self) -> None:
         values = {"queue": self.name}
 
         async def work(connection: Connection, again: bool) -> None:
             async with connection.transaction():
-                await connection.execute(_DROP_LOCK, values)
-                await connection.execute(_PURGE, values)
-                await connection.execute(_DROP, values)
+                await connection.execute(queue_sql.DROP_LOCK, values)
+                await connection.execute(queue_sql.PURGE, values)
+                await connection.execute(queue_sql.DROP, values)
 
         await self._database.run(work)
 

@@ -62,7 +62,7 @@ def _of_filter(where: Filter) -> Condition:
         case AnyOf(parts):
             return _joined(" OR ", [_of_filter(part) for part in parts])
         case Comparison(name, operator, value):
-            # Names are letters, digits and _ (checked before), so they can stand in the path.
+            # Names are letters, digits and _ (checked before), so they can be part of the path.
             kind, tag = _stored_as(value)
             condition = (
                 f"json_type(properties, '$.{name}') {kind}"

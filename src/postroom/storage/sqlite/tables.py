@@ -38,7 +38,7 @@ from postroom.storage.filters import Filter, matches
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.errors import is_missing_table
-from postroom.storage.sqlite.writer import Unfit, Writer
+from postroom.storage.sqlite.writer import UnexpectedData, Writer
 from postroom.storage.values import Properties, check_properties
 
 PREFIX = "t_"
@@ -210,9 +210,9 @@ class SqliteTable(CheckedTable):
             try:
                 self._write(connection, batch)
             except apsw.ConstraintError as exc:
-                raise Unfit(lambda c: self._explain(c, operations)) from exc
+                raise UnexpectedData(lambda c: self._explain(c, operations)) from exc
             if connection.total_changes() - before != count:
-                raise Unfit(lambda c: self._explain(c, operations))
+                raise UnexpectedData(lambda c: self._explain(c, operations))
 
         return write
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _JOBS_PER_GROUP = 256
 
 
-class Unfit(PostroomError):
+class UnexpectedData(PostroomError):
     """The data was not as a job expected. `explain` returns why, once its writes are undone."""
 
     def __init__(self, explain: Callable[[apsw.Connection], Exception]) -> None:
@@ -130,7 +130,7 @@ class Writer:
             self._connection.execute("ROLLBACK")
 
     def _explained(self, exc: Exception) -> Exception:
-        if isinstance(exc, Unfit):
+        if isinstance(exc, UnexpectedData):
             return exc.explain(self._connection)
         return self._translated(exc)
 

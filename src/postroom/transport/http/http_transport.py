@@ -44,6 +44,8 @@ COLLECT_SECONDS = 0.01  # how long emails wait for others of the same mailing
 class HttpEmail(BatchEmail, eq=False, kw_only=True):
     """One email, with its part of a call."""
 
+    template: TemplatedMailing
+    """Calls carry emails of one template."""
     common: Mapping[str, object]
     personal: Mapping[str, object]
 
@@ -71,17 +73,17 @@ class CallQueue:
         self._call = call
         self._most_calls = most_calls
         self._most_emails = most_emails
-        self._waiting: dict[int, list[HttpEmail]] = {}  # by the identity of their mailing
+        self._waiting: dict[int, list[HttpEmail]] = {}  # by the identity of their template
         self._running: dict[asyncio.Task[None], list[HttpEmail]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, emails: list[HttpEmail]) -> None:
         """Queue emails of one batch."""
-        if emails:
-            self._waiting.setdefault(id(emails[0].batch.mailing), []).extend(emails)
-            if self._timer is None:
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(COLLECT_SECONDS, self._start)
+        for email in emails:
+            self._waiting.setdefault(id(email.template), []).append(email)
+        if emails and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(COLLECT_SECONDS, self._start)
 
     async def close(self) -> None:
         """Cancel all calls: emails without a response are in doubt, queued ones are deferred."""
@@ -100,11 +102,11 @@ class CallQueue:
         """Start calls for the queued emails while connections are free."""
         self._timer = None
         while self._waiting and len(self._running) < self._most_calls:
-            mailing, emails = next(iter(self._waiting.items()))
+            template, emails = next(iter(self._waiting.items()))
             if len(emails) <= self._most_emails:
-                del self._waiting[mailing]
+                del self._waiting[template]
             else:
-                self._waiting[mailing] = emails[self._most_emails :]
+                self._waiting[template] = emails[self._most_emails :]
             emails = emails[: self._most_emails]
             task = asyncio.get_running_loop().create_task(self._call(emails))
             self._running[task] = emails
@@ -149,7 +151,11 @@ class HttpTransport(Transport):
         return f"HttpTransport({self._provider.name}, {self._base_url})"
 
     @property
-    def at_once(self) -> int:
+    def keeps_bytes(self) -> bool:
+        return False
+
+    @property
+    def concurrency(self) -> int:
         """One call in progress and one being collected, or a page for each connection."""
         return max(2 * self._provider.most_recipients, self._connections * PAGE_SIZE)
 
@@ -189,15 +195,23 @@ class HttpTransport(Transport):
         try:
             if not isinstance(mailing, TemplatedMailing):
                 raise Invalid("message", f"cannot be sent by {provider.name}: it has no templates")
-            common = provider.common(mailing)
+            known: dict[int, tuple[TemplatedMailing, Mapping[str, object]]] = {}
             for position, recipient in enumerate(batch.recipients):
+                template = mailing.variant(recipient)
+                if id(template) not in known:
+                    known[id(template)] = template, provider.common(template)
                 try:
-                    personal = provider.personal(mailing, recipient)
+                    personal = provider.personal(template, recipient)
                 except Invalid as exc:
                     refused = Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
                     BatchEmail(batch, position).settle(refused)
                 else:
-                    prepared.append(HttpEmail(batch, position, common=common, personal=personal))
+                    _, common = known[id(template)]
+                    prepared.append(
+                        HttpEmail(
+                            batch, position, template=template, common=common, personal=personal
+                        )
+                    )
         except Exception as exc:  # `send` raises nothing for a message, whatever is wrong with it
             problem = str(exc) if isinstance(exc, Invalid) else repr(exc)
             reason = f"The message cannot be sent by {provider.name}"

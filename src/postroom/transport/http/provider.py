@@ -32,6 +32,10 @@ class TemplatedMailing(Protocol):
 
     from_address: Address
 
+    def variant(self, recipient: Recipient) -> TemplatedMailing:
+        """Return the mailing of all for whom the same conditions hold: itself if it has none. Only
+        such a mailing is the same text with placeholders for all of its recipients."""
+
     def parts(self) -> Parts: ...
 
     def values(self, recipient: Recipient) -> Mapping[str, str]:

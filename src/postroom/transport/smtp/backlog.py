@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -83,7 +84,7 @@ def _do_nothing() -> None:
 class SmtpBatch(EmailBatch):
     """The emails of one `send`, with what their envelopes have in common."""
 
-    __slots__ = ("arrived", "mail_command", "plain", "taken", "utf8")
+    __slots__ = ("arrived", "envelope", "mail_command", "plain", "taken", "utf8")
 
     def __init__(
         self,
@@ -95,6 +96,10 @@ class SmtpBatch(EmailBatch):
         super().__init__(mailing, recipients, watcher)
         self.arrived = arrived
         self.taken = 0
+        self.envelope = mailing.envelope
+        if self.envelope is not None:
+            with suppress(ValueError):  # a GUID that is none is noticed with its email
+                self.envelope.prepare([each.guid for each in recipients])
         sender = mailing.from_address
         self.mail_command = f"MAIL FROM:<{envelope_address(sender)}>"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)

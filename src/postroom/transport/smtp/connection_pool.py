@@ -68,7 +68,11 @@ class CandidateServer:
         shows whether the server is down or rejects our password."""
         if not self.open:
             return 0 if self.opening else 1
-        return limit - self.open - self.opening
+        return self.most(limit) - self.open - self.opening
+
+    def most(self, limit: int) -> int:
+        """Return how many connections there may be: the server may have a lower limit."""
+        return min(limit, self.server.connections or limit)
 
 
 class CandidateServers:
@@ -136,7 +140,7 @@ class ConnectionPool:
         return len(self._connections)
 
     def limit(self, most: int) -> None:
-        """Keep at most so many connections to a server; excess ones close when free."""
+        """Keep at most this many connections to a server; excess ones close when free."""
         if most == self._limit:
             return
         self._limit = most
@@ -145,7 +149,7 @@ class ConnectionPool:
             if connection.is_retired:
                 continue
             kept[candidate] += 1
-            if kept[candidate] > most:
+            if kept[candidate] > candidate.most(most):
                 self._retire(connection)
         self._assign()
 

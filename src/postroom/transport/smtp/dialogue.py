@@ -27,7 +27,7 @@ from postroom.transport.smtp.reply_meaning import accepted, judge
 from postroom.transport.smtp.reply_table import NAMED
 
 PIECE = 64 * 1024
-"""Larger mails are written in pieces: a connection lost before the last one leaves no doubt."""
+"""Larger emails are written in pieces: a connection lost before the last one leaves no doubt."""
 
 _NOTHING: tuple[SmtpStage, ...] = ()
 _CONTENT = (SmtpStage.CONTENT,)
@@ -41,7 +41,7 @@ class DialogueChannel(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close without QUIT; ignore what arrives later."""
 
     def rest(self) -> None:
@@ -94,6 +94,14 @@ class Dialogue:
     def retire(self) -> None:
         """Finish the emails in progress and take no more."""
         self._emails.retired = True
+
+    def retire_after(self, emails: int) -> None:
+        """Take so many emails and no more; 0: any number."""
+        self._emails.left = emails
+
+    @property
+    def is_retired(self) -> bool:
+        return self._emails.retired
 
     def has_sent(self, batch: SmtpBatch) -> bool:
         """Return whether an email of this batch was handed over and has no reply yet."""
@@ -196,7 +204,7 @@ class Dialogue:
         if self.is_writing:  # the rest of a large mail is not sent, so only closing ends this
             if reply.is_negative and not self._moves_on(result):
                 self._emails.settle_next(result)
-            self._break(f"a reply in the middle of the mail: {reply.text}")
+            self._break(f"a reply in the middle of the email: {reply.text}")
             return
         # After the lone dot that follows a refused recipient there is nothing to settle.
         if self._emails.sent is not None and self._moves_on(result):
@@ -232,7 +240,7 @@ class Dialogue:
 
     def _break(self, problem: str, reason: str = CLOSES) -> None:
         self._abandon(problem, reason)
-        self._channel.hang_up()
+        self._channel.disconnect()
 
     def _abandon(self, problem: str, reason: str, retry: bool = True) -> None:
         """Give up the connection. If the recipient has been named, it may be the cause, so only
@@ -302,7 +310,7 @@ class Dialogue:
         """End with a lone dot (RFC 2920 3.1): DATA got 354 although the recipient was refused."""
         if self._refused_at is not SmtpStage.RCPT:
             # The recipient may have been accepted, and would get an empty mail.
-            self._break("the server expects a mail that must not be sent")
+            self._break("the server expects an email that must not be sent")
             return
         self._must_reset = False  # the dot ends the transaction
         self._end_content(b"")

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 from base64 import b64encode
+from collections.abc import Callable
 
 from postroom.errors import PostroomError
 from postroom.transport.contract import FaultScope, Result, ResultKind
@@ -28,11 +29,14 @@ class HandshakeFailed(PostroomError):
 
 
 async def open_connection(
-    server: SmtpServer, timeouts: Timeouts, owner: ConnectionOwner
+    server: SmtpServer,
+    timeouts: Timeouts,
+    owner: ConnectionOwner,
+    make: Callable[[SmtpServer, ConnectionOwner], SmtpConnection] = SmtpConnection,
 ) -> SmtpConnection:
     """Return a connection that is ready for MAIL; raise `HandshakeFailed`."""
     try:
-        connection = await _connect(server, timeouts, owner)
+        connection = await _connect(server, timeouts, lambda: make(server, owner))
     except TimeoutError:
         raise _unreachable(server, f"no answer within {timeouts.connect:g} s") from None
     except ssl.SSLError as exc:
@@ -44,29 +48,29 @@ async def open_connection(
     try:
         await _introduce(connection, timeouts)
     except TimeoutError:
-        connection.hang_up()
-        problem = f"{server} accepts connections, but does not answer"
+        connection.disconnect()
+        problem = f"{server} accepts connections, but does not respond"
         raise HandshakeFailed(problem, "The mail server is not responding") from None
     except ssl.SSLError as exc:
-        connection.hang_up()
+        connection.disconnect()
         raise _tls_failed(server, exc) from exc
     except OSError as exc:
-        connection.hang_up()
+        connection.disconnect()
         raise _unreachable(server, _reason(exc)) from exc
     except BaseException:
-        connection.hang_up()
+        connection.disconnect()
         raise
     return connection
 
 
 async def _connect(
-    server: SmtpServer, timeouts: Timeouts, owner: ConnectionOwner
+    server: SmtpServer, timeouts: Timeouts, make: Callable[[], SmtpConnection]
 ) -> SmtpConnection:
     loop = asyncio.get_running_loop()
     implicit = server.tls is Tls.IMPLICIT
     async with asyncio.timeout(timeouts.connect):
         _, connection = await loop.create_connection(
-            lambda: SmtpConnection(server, owner),
+            make,
             server.host,
             server.port,
             ssl=_context(server) if implicit else None,

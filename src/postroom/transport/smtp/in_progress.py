@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from postroom.domain.errors import Invalid
+from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
+from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import (
     INVALID_ADDRESS,
@@ -11,7 +13,7 @@ from postroom.transport.contract import (
     Result,
     ResultKind,
 )
-from postroom.transport.smtp.backlog import Backlog, SmtpEmail
+from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.replies import Extensions
 
 CLOSES = "The mail server closed the connection"
@@ -30,6 +32,7 @@ class EmailsInProgress:
         "_brake",
         "_extensions",
         "_host",
+        "left",
         "next",
         "retired",
         "sent",
@@ -44,6 +47,7 @@ class EmailsInProgress:
         self.sent: SmtpEmail | None = None
         self.next: SmtpEmail | None = None
         self.retired = False  # takes no more
+        self.left = 0  # emails until it retires; 0: any number
 
     def take(self) -> SmtpEmail | None:
         """Make the next email that this server can accept `next`, and return it."""
@@ -56,6 +60,9 @@ class EmailsInProgress:
             result = _prepare(email, self._extensions, self._host)
             if result is None:
                 self.next = email
+                if self.left:
+                    self.left -= 1
+                    self.retired = not self.left
                 return email
             email.settle(result)
         self.next = None
@@ -165,20 +172,37 @@ def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | No
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         except Exception as exc:  # the other emails of the batch must still be sent
-            return _held(f"the mail cannot be composed: {exc!r}", INVALID_MESSAGE)
-    mail = batch.mail_command
+            return _held(f"the email cannot be composed: {exc!r}", INVALID_MESSAGE)
+    if batch.envelope is None:
+        mail, rcpt = batch.mail_command, f"RCPT TO:<{address}>"
+    else:
+        mail, rcpt = _signed_commands(batch, batch.envelope, recipient, extensions)
+        rcpt = f"RCPT TO:<{address}>{rcpt}"
     if extensions.size is not None:
         size = len(email.content)
         if extensions.size and size > extensions.size and _is_too_large(email, extensions.size):
             return _held(
-                f"the mail has {size} bytes; {host} accepts at most {extensions.size}",
+                f"the email has {size} bytes; {host} accepts at most {extensions.size}",
                 "The message is too large for the mail server",
             )
         mail = f"{mail} SIZE={size}"
     if utf8:
         mail += " SMTPUTF8"
-    email.envelope = f"{mail}\r\nRCPT TO:<{address}>\r\nDATA\r\n".encode()
+    email.envelope = f"{mail}\r\n{rcpt}\r\nDATA\r\n".encode()
     return None
+
+
+def _signed_commands(
+    batch: SmtpBatch, envelope: EnvelopeTokens, recipient: Recipient, extensions: Extensions
+) -> tuple[str, str]:
+    """Return MAIL with the sender that bounces go to, and what to add to RCPT. Where the server
+    offers DSN (RFC 3461), it reports failures only, names the email and returns only headers."""
+    sender = envelope.sender(recipient.guid)
+    mail = f"MAIL FROM:<{sender}>" if sender else batch.mail_command
+    if not extensions.dsn:
+        return mail, ""
+    token = envelope.ready.get(recipient.guid) or envelope.token(recipient.guid)
+    return f"{mail} RET=HDRS ENVID={token}", " NOTIFY=FAILURE"
 
 
 def _needs_smtputf8(email: SmtpEmail, host: str) -> Result:

@@ -9,6 +9,7 @@ from functools import cache
 
 import msgspec
 
+from postroom.domain.messages.bounces import BounceKind
 from postroom.transport.contract import LONGEST_REPLY, FaultScope
 
 LONGEST_LINE = 4096  # RFC 5321 4.5.3.1.5: 512 octets; servers exceed it, within reason
@@ -135,6 +136,7 @@ class Extensions(msgspec.Struct, frozen=True):
     smtputf8: bool = False  # RFC 6531
     size: int | None = None  # RFC 1870; 0 is 'no fixed limit', None 'not supported'
     auth: frozenset[str] = frozenset()  # RFC 4954
+    dsn: bool = False  # RFC 3461
 
     def __str__(self) -> str:
         """Name those that matter here, for people."""
@@ -163,12 +165,22 @@ def parse_extensions(lines: list[str]) -> Extensions:
         smtputf8="SMTPUTF8" in found,
         size=None if size is None else int(size) if size.isdecimal() else 0,
         auth=frozenset(found.get("AUTH", "").split()),
+        dsn="DSN" in found,
     )
+
+
+_KINDS = {
+    FaultScope.RECIPIENT: BounceKind.UNKNOWN,
+    FaultScope.PROVIDER: BounceKind.POLICY,
+    FaultScope.ACCOUNT: BounceKind.POLICY,
+    FaultScope.MESSAGE: BounceKind.CONTENT,
+}
 
 
 class ReplyRule:
     """Which replies are whose fault. A scope of `RECIPIENT` refuses the recipient, or defers it if
-    the code is 4xx; all others hold.
+    the code is 4xx; all others hold. `kind` is what the same reply means in a bounce; without it,
+    the scope decides.
 
     It matches one of the texts or the enhanced status code (without its class, which some servers
     get wrong: `7.26`), or everything if neither is given, as restricted by the rest."""
@@ -183,18 +195,24 @@ class ReplyRule:
         code: str = "[45]..",
         only_status: str = ".*",
         stages: frozenset[SmtpStage] = frozenset(SmtpStage),
+        kind: BounceKind | None = None,
     ) -> None:
         self.scope = scope
+        self.kind = kind or _KINDS[scope]
         self.reason = reason
         self.seen = seen  # where such replies come from
         self._text = "|".join(texts)
         self._status = status
         self._code = code
         self._only_status = only_status
-        self._stages = stages
+        self.stages = stages
 
     def matches(self, stage: SmtpStage, code: str, status: str, text: str) -> bool:
-        if stage not in self._stages or not _compiled(self._code).fullmatch(code):
+        return stage in self.stages and self.fits(code, status, text)
+
+    def fits(self, code: str, status: str, text: str) -> bool:
+        """Return whether a reply matches, whatever it replies to."""
+        if not _compiled(self._code).fullmatch(code):
             return False
         if not _compiled(self._only_status).fullmatch(status):
             return False

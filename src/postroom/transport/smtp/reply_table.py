@@ -4,7 +4,8 @@ resemble ("limit", "quota", "account")."""
 
 from __future__ import annotations
 
-from postroom.transport.contract import FaultScope
+from postroom.domain.messages.bounces import BounceKind
+from postroom.transport.contract import THROTTLED, FaultScope
 from postroom.transport.smtp.replies import ReplyRule, SmtpStage
 
 _RECIPIENT, _PROVIDER = FaultScope.RECIPIENT, FaultScope.PROVIDER
@@ -18,7 +19,6 @@ _UNNAMED = _SESSION | {SmtpStage.RSET, SmtpStage.MAIL}
 _LIMIT_REACHED = "This account has reached the mail server's sending limit"
 _NEEDS_LOGIN = "The mail server requires a user name and password"
 _BAD_SENDER = "The mail server does not allow this From address"
-_THROTTLED = "The recipient's provider is limiting how much we can send"
 
 _BLOCK_TEXTS = (
     r"blocked (using|by|with|- ?see)|block(ed)? ?list|black ?list|\b(dns)?[rd]?bl\b|spamhaus",
@@ -34,6 +34,7 @@ RULES: tuple[ReplyRule, ...] = (
         "RFC 3463 3.3: x.2.3 is the limit of a mailbox; Gmail 552 5.2.3",
         status=r"2\.3",
         stages=NAMED,
+        kind=BounceKind.CONTENT,
     ),
     ReplyRule(
         _MESSAGE,
@@ -50,6 +51,7 @@ RULES: tuple[ReplyRule, ...] = (
         "Microsoft 365: x.7.124, 129, 133 to 136, 703, and those of x.7.5xx that a tenant sets up",
         status=r"7\.(124|129|13[3-6]|504|505|507|510|513|703)",
         stages=NAMED,
+        kind=BounceKind.POLICY,
     ),
     ReplyRule(
         _RECIPIENT,
@@ -58,6 +60,7 @@ RULES: tuple[ReplyRule, ...] = (
         r"receiving mail (too quickly|at a rate)|recipient thread limit",
         r"messages to \S+ deferred due to excessive volume|mailbox received too much",
         stages=NAMED,
+        kind=BounceKind.TEMPORARY,
     ),
     # — Our account: login —
     ReplyRule(
@@ -175,6 +178,7 @@ RULES: tuple[ReplyRule, ...] = (
         "Postfix smtpd(8) 421 4.7.0; Rackspace 421; Exchange Online 421 4.3.2",
         r"too many (concurrent )?(\w+ )?(connections|sessions|errors)|concurrent connections",
         code="4..",
+        kind=BounceKind.TEMPORARY,
     ),
     ReplyRule(
         _ACCOUNT,
@@ -204,6 +208,7 @@ RULES: tuple[ReplyRule, ...] = (
         "RFC 3463 3.2: x.1.1, 2, 3, 6; RFC 7505: x.1.10",
         status=r"1\.(1|2|3|6|10)",
         stages=NAMED,
+        kind=BounceKind.GONE,
     ),
     ReplyRule(
         _RECIPIENT,
@@ -211,9 +216,15 @@ RULES: tuple[ReplyRule, ...] = (
         "RFC 3463 3.3: x.2.1",
         status=r"2\.1",
         stages=NAMED,
+        kind=BounceKind.GONE,
     ),
     ReplyRule(
-        _RECIPIENT, "The mailbox is full", "RFC 3463 3.3: x.2.2", status=r"2\.2", stages=NAMED
+        _RECIPIENT,
+        "The mailbox is full",
+        "RFC 3463 3.3: x.2.2",
+        status=r"2\.2",
+        stages=NAMED,
+        kind=BounceKind.FULL,
     ),
     ReplyRule(
         _RECIPIENT,
@@ -231,11 +242,12 @@ RULES: tuple[ReplyRule, ...] = (
         r"internal resources? (is |are )?temporarily",
         code="4..",
         stages=NAMED,
+        kind=BounceKind.TEMPORARY,
     ),
     # — The recipient's provider —
     ReplyRule(
         _PROVIDER,
-        _THROTTLED,
+        THROTTLED,
         "Yahoo [TSS04]; Gmail 421 4.7.28; Office 365 451 4.7.500 and 4.7.650; GMX 421; rspamd;"
         " Rackspace 451; Bluewin 554 5.2.0",
         r"\[TSS[0-9]+\]|throttl|rate.?limit|unusual rate|unexpected volume|excessive volume",
@@ -244,8 +256,16 @@ RULES: tuple[ReplyRule, ...] = (
         r"temporarily (deferred|blocked|rejected|rate)|excessive unknown recipients",
         status=r"7\.(28|500|650)",
         stages=NAMED,
+        kind=BounceKind.TEMPORARY,
     ),
-    ReplyRule(_PROVIDER, _THROTTLED, "Office 365 432 4.3.2", code="432", stages=NAMED),
+    ReplyRule(
+        _PROVIDER,
+        THROTTLED,
+        "Office 365 432 4.3.2",
+        code="432",
+        stages=NAMED,
+        kind=BounceKind.TEMPORARY,
+    ),
     ReplyRule(
         _PROVIDER,
         "The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
@@ -291,6 +311,7 @@ RULES: tuple[ReplyRule, ...] = (
         code="5..",
         only_status=r"(?!7\.).*",
         stages=NAMED,
+        kind=BounceKind.GONE,
     ),
     ReplyRule(
         _RECIPIENT,
@@ -299,6 +320,7 @@ RULES: tuple[ReplyRule, ...] = (
         r"(mailbox|quota|inbox|storage)\b.{0,40}\b(full|exceed|allocation)|over ?quota|is full",
         only_status=r"(?!7\.|3\.1).*",
         stages=NAMED,
+        kind=BounceKind.FULL,
     ),
     ReplyRule(
         _RECIPIENT,
@@ -307,6 +329,7 @@ RULES: tuple[ReplyRule, ...] = (
         r"recipient address rejected|^4.. 4\.7\.1 (?!.*(polic|spam))",
         code="4..",
         stages=frozenset({SmtpStage.RCPT}),
+        kind=BounceKind.TEMPORARY,
     ),
     # — This message: content —
     ReplyRule(
@@ -357,5 +380,6 @@ RULES: tuple[ReplyRule, ...] = (
         r"service (is )?(currently |temporarily )?(not available|unavailable)",
         code="4..",
         stages=NAMED,
+        kind=BounceKind.TEMPORARY,
     ),
 )

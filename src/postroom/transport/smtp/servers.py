@@ -2,6 +2,7 @@
 
     smtp://user:password@host:25?tls=required
     smtps://host,smtp://other:2525          several: the first that can be reached is used
+    smtp://a?weight=3,smtp://b?weight=1     both, three to one: see `server_groups.py`
 
 Credentials are percent-encoded, so a comma in one is `%2C`. No error repeats a password.
 """
@@ -15,6 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.transport.smtp.replies import SmtpStage
 
@@ -31,7 +33,7 @@ class Tls(StrEnum):
     """From the first byte (`smtps`, RFC 8314)."""
 
     REQUIRED = "required"
-    """By STARTTLS; a server that does not offer it gets no mail."""
+    """By STARTTLS; a server that does not offer it is not used."""
 
     OPPORTUNISTIC = "opportunistic"
     """By STARTTLS where it is offered."""
@@ -50,6 +52,14 @@ class SmtpServer(msgspec.Struct, frozen=True):
     verify: bool = True
     ca_file: str = ""
     ehlo: str = ""
+    weight: int = 0
+    """Its share of the emails; 0: it is used while those before it cannot be."""
+    lists: tuple[str, ...] = ()
+    """The only lists whose emails it gets; none: all that have no server of their own."""
+    connections: int = 0
+    """Connections of each sender at most; 0: as many as the setting says."""
+    emails_per_connection: int = 0
+    """Then a new connection is opened; 0: never."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -105,7 +115,10 @@ def parse_servers(urls: str) -> tuple[SmtpServer, ...]:
     """Return the servers of a comma-separated list of URLs; raise `Invalid`."""
     # Split only where a URL begins: parameters may contain commas, too.
     parts = re.split(r",\s*(?=[A-Za-z]+://)", urls.strip())
-    return tuple(_parse_server(each.strip()) for each in parts)
+    servers = tuple(_parse_server(each.strip()) for each in parts)
+    if all(each.lists for each in servers):
+        _refuse("one mail server must be for all lists: remove its lists=")
+    return servers
 
 
 def _parse_server(url: str) -> SmtpServer:
@@ -137,6 +150,12 @@ def _parse_server(url: str) -> SmtpServer:
         verify=parameters.verify == "yes",
         ca_file=parameters.ca,
         ehlo=parameters.ehlo,
+        weight=_whole_number(parameters.weight, "weight", 1_000, host),
+        lists=tuple(_list_name(each, host) for each in parameters.lists.split()),
+        connections=_whole_number(parameters.connections, "connections", 256, host),
+        emails_per_connection=_whole_number(
+            parameters.emails_per_connection, "emails_per_connection", 1_000_000, host
+        ),
     )
 
 
@@ -145,6 +164,25 @@ class _Parameters(msgspec.Struct):
     verify: str = "yes"
     ca: str = ""
     ehlo: str = ""
+    weight: str = ""
+    lists: str = ""
+    connections: str = ""
+    emails_per_connection: str = ""
+
+
+def _whole_number(text: str, name: str, most: int, host: str) -> int:
+    if not text:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+        _refuse(f"{name} of {host} must be between 1 and {most:,}, not {text[:20]!r}")
+    return int(text)
+
+
+def _list_name(text: str, host: str) -> str:
+    try:
+        return parse_list_name(text)
+    except Invalid as exc:
+        raise Invalid("transport", f"lists of {host}: {exc.problem}") from exc
 
 
 def _parameters(parts: SplitResult, host: str) -> _Parameters:

@@ -92,6 +92,7 @@ class SmtpConnection(asyncio.Protocol):
     def serve(self, backlog: Backlog) -> None:
         """Send emails of the backlog from now on."""
         self.dialogue = Dialogue(str(self.server), self.extensions, backlog, self)
+        self.dialogue.retire_after(self.server.emails_per_connection)
         self.moved_at = self._loop.time()
 
     @property
@@ -110,12 +111,14 @@ class SmtpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self._is_leaving = True
         if self._transport is not None:
             self._transport.abort()
 
     def rest(self) -> None:
+        if self.dialogue is not None and self.dialogue.is_retired:
+            self.is_retired = True
         self._owner.resting(self)
 
     def fails(self, result: Result) -> bool:
@@ -136,7 +139,7 @@ class SmtpConnection(asyncio.Protocol):
         """Stop waiting; settle the emails in progress now, not when the socket is closed."""
         if self.dialogue is not None:
             self.dialogue.lost(reason, retry=retry)
-        self.hang_up()
+        self.disconnect()
 
     def leave(self, seconds: float) -> None:
         """Send QUIT (RFC 5321 4.1.1.10) and close, whether it is answered or not."""
@@ -182,7 +185,7 @@ class SmtpConnection(asyncio.Protocol):
         self._replies.extend(self._reader.feed(data))
         if self._reader.problem:
             self._fail(f"the server sent {self._reader.problem}")
-            self.hang_up()
+            self.disconnect()
         else:
             self._notify()
 

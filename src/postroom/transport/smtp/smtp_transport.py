@@ -9,6 +9,7 @@ import msgspec
 
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.transport.batch import settle_alike
 from postroom.transport.contract import (
     FaultScope,
     Result,
@@ -46,7 +47,7 @@ class SmtpTransport(Transport):
         return f"SmtpTransport({', '.join(map(str, self._servers))})"
 
     @property
-    def at_once(self) -> int:
+    def concurrency(self) -> int:
         return self._connections
 
     @property
@@ -62,7 +63,10 @@ class SmtpTransport(Transport):
         try:
             batch = SmtpBatch(mailing, recipients, watcher, now)
         except Invalid as exc:
-            return _all_held(len(recipients), f"the From address: {exc}", watcher)
+            problem = f"the From address: {exc}"
+            reason = "The From address is not valid"
+            held = Result(ResultKind.HELD, problem, FaultScope.MESSAGE, reason)
+            return settle_alike(held, len(recipients), watcher)
         self._pool.add(batch)
         return await batch.wait(self._timeouts.cancelled, lambda: self._pool.give_up(batch))
 
@@ -86,14 +90,7 @@ class SmtpTransport(Transport):
         await self._pool.close()
 
 
-def _all_held(count: int, problem: str, watcher: Watcher) -> list[Result]:
-    result = Result(ResultKind.HELD, problem, FaultScope.MESSAGE, "The From address is not valid")
-    for position in range(count):
-        watcher.settled(position, result)
-    return [result] * count
-
-
-class _NoPool:
+class NoPool:
     """The owner of a connection that sends no mail."""
 
     def resting(self, connection: SmtpConnection) -> None:
@@ -114,14 +111,16 @@ async def _check_server(server: SmtpServer, timeouts: Timeouts) -> str:
         command=min(timeouts.command, _LONGEST_CHECK),
     )
     try:
-        connection = await open_connection(server, hasty, _NoPool())
+        connection = await open_connection(server, hasty, NoPool())
     except HandshakeFailed as exc:
         raise TransportError(str(exc)) from exc
     try:
         reply = await connection.ask(b"NOOP\r\n", hasty.command)
     except (OSError, TimeoutError) as exc:
-        connection.hang_up()
-        raise TransportError(f"{server} does not answer NOOP: {str(exc) or 'too slow'}") from exc
+        connection.disconnect()
+        raise TransportError(
+            f"{server} does not respond to NOOP: {str(exc) or 'too slow'}"
+        ) from exc
     connection.leave(hasty.quit)
     await asyncio.wait((connection.closed,), timeout=hasty.quit * 2)
     if not reply.is_positive:

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from postroom.web.admin.accounts import account, api_keys, forgotten, login, users
+from postroom.web.admin.accounts import account, api_keys, forgotten, groups, login, users
 from postroom.web.admin.audience import (
-    address_trace,
     brand,
     embed,
     fields,
-    imports,
+    list_access,
+    list_emails,
     lists,
     segments,
     signup_page,
-    subscriber_index,
-    subscribers,
 )
+from postroom.web.admin.audience.subscribers import (
+    address_trace,
+    imports,
+    listmonk_import,
+    subscriber_editing,
+    subscriber_index,
+    suppressions,
+)
+from postroom.web.admin.configuration import alert_setup, bounce_setup, mail_server
 from postroom.web.admin.messages import (
+    bounces,
+    message_details,
+    message_index,
+    message_results_page,
+    outbox,
+    pictures,
+    publishing,
+    recipients,
+    sending_domains,
+    templates,
+)
+from postroom.web.admin.messages.drafting import (
     attachments,
     audience_choice,
     canvas,
     draft_actions,
     editor,
     formats,
-    message_details,
-    message_index,
-    outbox,
-    pictures,
     preflight,
     previews,
-    publishing,
-    recipients,
-    templates,
     versions,
 )
 from postroom.web.admin.operations import (
@@ -38,8 +50,10 @@ from postroom.web.admin.operations import (
     components,
     explorer,
     home,
+    providers,
     search,
     settings,
+    warm_ups,
 )
 from postroom.web.admin.queues import apps, queues
 from postroom.web.requests.views import View
@@ -49,16 +63,21 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *forgotten.VIEWS,
     *account.VIEWS,
     *users.VIEWS,
+    *groups.VIEWS,
     *api_keys.VIEWS,
     *home.VIEWS,
     *lists.VIEWS,
+    *list_access.VIEWS,
     *signup_page.VIEWS,
+    *list_emails.VIEWS,
     *brand.VIEWS,
     *fields.VIEWS,
     *segments.VIEWS,
+    *listmonk_import.VIEWS,
     *imports.VIEWS,
     *subscriber_index.VIEWS,
-    *subscribers.VIEWS,
+    *subscriber_editing.VIEWS,
+    *suppressions.VIEWS,
     *message_index.VIEWS,
     *audience_choice.VIEWS,
     *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
@@ -71,6 +90,8 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *previews.VIEWS,
     *publishing.VIEWS,
     *recipients.VIEWS,
+    *bounces.VIEWS,
+    *message_results_page.VIEWS,
     *templates.VIEWS,
     *message_details.VIEWS,
     *pictures.VIEWS,
@@ -80,7 +101,13 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *outbox.VIEWS,
     *explorer.VIEWS,
     *activity.VIEWS,
+    *sending_domains.VIEWS,
+    *providers.VIEWS,
+    *warm_ups.VIEWS,
     *settings.VIEWS,
+    *mail_server.VIEWS,
+    *bounce_setup.VIEWS,
+    *alert_setup.VIEWS,
     *embed.VIEWS,
     *search.VIEWS,
     *components.VIEWS,

@@ -10,15 +10,29 @@ from fastapi import APIRouter, FastAPI
 from starlette.routing import Mount
 
 from postroom.web.api.audience import (
+    bounces,
+    domain_checks,
     import_export,
+    list_emails,
     list_fields,
     lists,
     segments,
     subscribe,
     subscribers,
+    suppressions,
 )
 from postroom.web.api.documenting import PLACE, make_document
-from postroom.web.api.messages import drafts, emails, messages, pictures, previews, templates
+from postroom.web.api.messages import (
+    drafts,
+    emails,
+    messages,
+    pictures,
+    previews,
+    providers,
+    results,
+    templates,
+    warm_ups,
+)
 from postroom.web.api.middleware import KeyGuard
 from postroom.web.api.problems import add_error_handlers
 from postroom.web.api.queues import apps, queues
@@ -29,16 +43,23 @@ from postroom.web.context import WebContext
 ROUTERS: tuple[APIRouter, ...] = (
     subscribe.router,
     lists.router,
+    domain_checks.router,
     import_export.router,
     list_fields.router,
+    list_emails.router,
     segments.router,
     subscribers.router,
+    suppressions.router,
     messages.router,
     drafts.router,
     previews.router,
     templates.router,
     emails.router,
+    results.router,
     pictures.router,
+    providers.router,
+    warm_ups.router,
+    bounces.router,
     queues.router,
     apps.router,
 )

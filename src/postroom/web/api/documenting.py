@@ -11,12 +11,14 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from postroom import __version__
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources import Index
 from postroom.web.api.problems import DOCS, KINDS, MEDIA_TYPE, Problem
 
 PLACE = "/api/v1"
 SCOPE = "x-scope"
+RIGHT = "x-right"
 LARGEST_BODY = "x-largest-body"
 HEADERS = "x-headers"
 
@@ -30,7 +32,10 @@ Resources with an `ETag` can be changed with `If-Match`, so that nobody overwrit
 change. The headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` say how many
 calls are left.
 
-Errors are problems (RFC 9457).
+A key can be limited to selected lists. Other lists and their messages do not exist for it, and each
+call names the right that it needs on its lists: `view`, `edit`, `send` or `manage`.
+
+Errors are problem details (RFC 9457).
 """
 
 ALWAYS = (401, 403, 422, 429, 503)
@@ -96,6 +101,7 @@ def call(
     scope: Scope,
     result: Any,
     *failures: int,
+    right: ListRight | None = None,
     status: int = 200,
     with_etag: bool = False,
     headers: Mapping[str, str] | None = None,
@@ -104,6 +110,8 @@ def call(
 ) -> dict[str, Any]:
     """Return the arguments of a route: what it needs, returns, and may refuse.
 
+    `right` is the right that a key limited to selected lists needs on each list that the call
+    names; without one, such keys cannot make the call.
     `result` is a resource; None stands for an empty response, or for one that `also` describes.
     `failures` are statuses besides those that every call may have.
     """
@@ -123,6 +131,7 @@ def call(
         "responses": responses,
         "openapi_extra": {
             SCOPE: scope.value,
+            **({RIGHT: right.value} if right else {}),
             **({HEADERS: dict(headers)} if headers else {}),
             **extra,
         },

@@ -28,6 +28,7 @@ from postroom.domain.audience.addresses import LONGEST as LONGEST_ADDRESS
 from postroom.domain.audience.addresses import parse_address
 from postroom.domain.audience.lists import parse_list_name, parse_new_list_name
 from postroom.domain.audience.segments import parse_segment_name
+from postroom.domain.audience.suppressions import LONGEST_REASON
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.messages import (
@@ -38,7 +39,7 @@ from postroom.domain.messages.messages import (
 from postroom.domain.messages.pictures import LONGEST_ALT
 from postroom.domain.messages.refs import parse_ref
 from postroom.domain.plain_text import one_line, some_lines
-from postroom.services.messages.templates import LONGEST_DESCRIPTION, LONGEST_TITLE
+from postroom.services.messages.drafts.templates import LONGEST_DESCRIPTION, LONGEST_TITLE
 
 # -- request bodies -------------------------------------------------------------------------------
 
@@ -175,6 +176,7 @@ TemplateTitle = line(LONGEST_TITLE, "Shown in the gallery.", "Spring letter")
 TemplateDescription = lines(LONGEST_DESCRIPTION, "What it is for.", "For the spring campaign")
 AltText = line(LONGEST_ALT, "What it shows, for people who cannot see it.", "A red cat")
 Note = lines(2000, "A note for the team; subscribers do not see it.", "Met at the fair")
+WhySuppressed = line(LONGEST_REASON, "Why the address must not receive email.", "request")
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 
 # -- lists, addresses, references -----------------------------------------------------------------
@@ -233,6 +235,12 @@ AddressPath = Annotated[
     str,
     Path(description="The address, percent-encoded."),
     AfterValidator(in_path("subscriber", parse_address)),
+    WithJsonSchema(_ADDRESS),
+]
+SuppressedPath = Annotated[
+    str,
+    Path(description="The address, percent-encoded."),
+    AfterValidator(in_path("suppression", parse_address)),
     WithJsonSchema(_ADDRESS),
 ]
 RefPath = Annotated[

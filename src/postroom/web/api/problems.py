@@ -26,6 +26,7 @@ from postroom.domain.errors import (
     Exists,
     Incomplete,
     Invalid,
+    NoListRight,
     NoSuch,
     NotAllowed,
     NotNow,
@@ -78,7 +79,9 @@ class ProblemKind(msgspec.Struct, frozen=True):
 KINDS: dict[int, ProblemKind] = {
     400: ProblemKind("malformed", "Malformed request", "Send well-formed JSON in UTF-8."),
     401: ProblemKind("no-key", "API key required", "Send `Authorization: Bearer KEY`."),
-    403: ProblemKind("forbidden", "Permission denied", "Use a key with the scope that is named."),
+    403: ProblemKind(
+        "forbidden", "Permission denied", "Use a key with the scope or right that is named."
+    ),
     404: ProblemKind("not-found", "Not found", "Check the names in the path and the body."),
     405: ProblemKind("method", "Method not allowed", "The header Allow names the methods."),
     409: ProblemKind("conflict", "Conflict", "Read the current state, then decide again."),
@@ -97,6 +100,7 @@ _STATUSES: tuple[tuple[type[PostroomError], int], ...] = (
     (Exists, 409),
     (NotNow, 409),
     (NotAllowed, 403),
+    (NoListRight, 403),
     (Overtaken, 409),  # 412 if the client named an ETag
     (DomainError, 409),
     (TooLarge, 413),

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from postroom.services.accounts.api_keys import SCOPES
 from postroom.web.api.app import document
-from postroom.web.api.documenting import ALWAYS, HEADERS, SCOPE, WITH_BODY
+from postroom.web.api.documenting import ALWAYS, HEADERS, RIGHT, SCOPE, WITH_BODY
 from postroom.web.api.problems import DOCS, KINDS, MEDIA_TYPE, ProblemKind
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -56,6 +56,7 @@ class CallSection(msgspec.Struct, frozen=True):
     summary: str
     description: Markup
     scope: str
+    right: str
     parameters: list[FieldRow]
     headers: list[FieldRow]
     body: list[FieldRow]
@@ -145,6 +146,7 @@ class _OperationReader:
             summary=operation["summary"],
             description=_prose(operation.get("description", "")),
             scope=operation[SCOPE],
+            right=operation.get(RIGHT, ""),
             parameters=[self._parameter(each) for each in operation.get("parameters", [])],
             headers=[
                 FieldRow(name, "text", _inline(meaning))
@@ -302,4 +304,4 @@ async def docs(visit: Visit) -> Response:
     return visit.render("api/docs.html", reference=_reference(visit.context.base_url))
 
 
-API_VIEWS: tuple[View, ...] = (View(DOCS, docs, role=None),)
+API_VIEWS: tuple[View, ...] = (View(DOCS, docs, is_public=True),)

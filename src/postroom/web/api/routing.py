@@ -4,31 +4,27 @@ response."""
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 import msgspec
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as ScopeOfCall
 
-from postroom.domain.errors import DomainError, Invalid, NoSuch, Overtaken
-from postroom.errors import PostroomError
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.errors import DomainError, Invalid, Overtaken
 from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY
 from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.resources import Index
-from postroom.storage import InvalidRequest, InvalidValue
-from postroom.storage.codec import decode_token, encode_token
-from postroom.web.api.documenting import LARGEST_BODY, SCOPE
+from postroom.storage import InvalidRequest
+from postroom.web.api.documenting import LARGEST_BODY, RIGHT, SCOPE
+from postroom.web.api.key_rights import check_lists
 from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
+from postroom.web.api.short_calls import Handler, replaying, shortened
 from postroom.web.context import WebContext
 from postroom.wiring import Services
 
@@ -36,15 +32,15 @@ DEFAULT_LARGEST = 2 * 1024 * 1024  # bytes
 # A client that is still sending does not read: this much is read from it before it is refused.
 _DRAINED = 16 * 1024 * 1024
 
+_KEY_IS_LIMITED = (
+    "this key is limited to selected lists and cannot make this call: use a key for all lists"
+)
 _SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"  # allowed between quotes, less '%', our escape
 _TAGS = re.compile(r'(?:W/)?"([^"]*)"')
 _LONGEST_HEADER = 1000  # characters; our own ETags are far shorter
 
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Check = Callable[[Request, Handler], Awaitable[Response]]
 Work = Callable[[Begun | None], Awaitable[tuple[int, Any]]]
 Respond = Callable[[int, Any], Response]
-_NOT_OURS = "must be the 'next' of an earlier response of this collection"
 
 
 class ApiRoute(APIRoute):
@@ -57,6 +53,8 @@ class ApiRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         extra = self.openapi_extra or {}
         self._scope = Scope(extra[SCOPE])
+        right = extra.get(RIGHT)
+        self._right = None if right is None else ListRight(right)
         self._largest = int(extra.get(LARGEST_BODY, DEFAULT_LARGEST))
         self._reading = self.methods == {"GET"}
         handle = super().get_route_handler()
@@ -70,13 +68,19 @@ class ApiRoute(APIRoute):
         """Handle a request that this key may make, and record it."""
         if not key_of(request).may(self._scope, reading=self._reading):
             return _missing_scope(self._scope, self._reading)
+        body = b""
         if self.body_field is not None:
-            body = await _read_body(request, self._largest)
-            if body is None:
+            given = await read_body(request, self._largest)
+            if given is None:
                 return problem(413, f"the body has more than {self._largest:,} bytes")
-            if body and not _is_json(request):
+            if given and not _is_json(request):
                 return problem(415, "send the body as application/json")
-            request = Request(request.scope, _replaying(body))
+            body = given
+            request = Request(request.scope, replaying(body))
+        if key_of(request).only_lists:
+            if self._right is None:
+                return problem(403, _KEY_IS_LIMITED)
+            await check_lists(request, self.path, self._right, body)
         response = await handle(request)
         # A sign-up is not an administrator's action, and there may be thousands per second.
         is_audited = not self._reading and self._scope is not Scope.SUBSCRIBE
@@ -183,7 +187,7 @@ async def matched_etag(
 
 
 def _quotable(etag: str) -> str:
-    """Return the store's ETag as it can stand between quotes; Azure's contain quotes."""
+    """Return the store's ETag in a form that fits between quotes; Azure's contain quotes."""
     return quote(etag, safe=_SAFE)
 
 
@@ -196,7 +200,7 @@ def _etags(given: str) -> set[str]:
 # -- request bodies -------------------------------------------------------------------------------
 
 
-async def _read_body(request: Request, largest: int) -> bytes | None:
+async def read_body(request: Request, largest: int) -> bytes | None:
     """Return the body, or None if it has more than `largest` bytes."""
     pieces: list[bytes] = []
     size = 0
@@ -216,85 +220,9 @@ def _is_json(request: Request) -> bool:
     )
 
 
-def _replaying(body: bytes) -> Callable[[], Awaitable[Message]]:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
 def _missing_scope(scope: Scope, reading: bool) -> Response:
     needed = f"{scope.value!r} or {Scope.READ.value!r}" if reading else repr(scope.value)
     return problem(403, f"this key lacks the scope {needed}")
-
-
-def shortened(route: APIRoute, check: Check, whole: ASGIApp) -> ASGIApp:
-    """Return a quicker application for a call that takes nothing but a JSON body, such as a
-    sign-up; for other calls, return FastAPI's `whole`.
-
-    FastAPI works out the arguments of every call from all places where they could be, with a stack
-    of resources to close, which takes about as long as a sign-up's own work. Here the body is read
-    straight into its model. If that fails, FastAPI gets the request and reports what is wrong with
-    it.
-    """
-    found = _body_of(route)
-    if found is None:
-        return whole
-    request_name, body_name, model = found
-    endpoint = route.endpoint
-
-    async def handle(request: Request) -> Response:
-        content = await request.body()
-        try:
-            body = model.model_validate(msgspec.json.decode(content))
-        except (ValueError, RecursionError):
-            raise _LeftToFastApi(content) from None
-        response: Response = await endpoint(**{request_name: request, body_name: body})
-        return response
-
-    async def call(scope: ScopeOfCall, receive: Receive, send: Send) -> None:
-        try:
-            response = await check(Request(scope, receive), handle)
-        except _LeftToFastApi as left:
-            await whole(scope, _replaying(left.body), send)
-        else:
-            await response(scope, receive, send)
-
-    return call
-
-
-class _LeftToFastApi(PostroomError):
-    """A body that does not fit its model."""
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__()
-        self.body = body
-
-
-def _body_of(route: APIRoute) -> tuple[str, str, type[BaseModel]] | None:
-    """Return the names of the parameters for request and body, and the body's model.
-
-    None for a call that has other parameters.
-    """
-    takes = route.dependant
-    has_more = (
-        takes.path_params
-        or takes.query_params
-        or takes.header_params
-        or takes.cookie_params
-        or takes.dependencies
-        or takes.background_tasks_param_name
-        or takes.response_param_name
-        or takes.security_scopes_param_name
-        or takes.http_connection_param_name
-    )
-    if has_more or takes.request_param_name is None or len(takes.body_params) != 1:
-        return None
-    [field] = takes.body_params
-    model = field.field_info.annotation
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return None
-    return takes.request_param_name, field.name, model
 
 
 # -- repeated calls --------------------------------------------------------------------------------
@@ -332,70 +260,3 @@ async def once(request: Request, work: Work, response_of: Respond = _plain_respo
         raise
     await idempotency.finish(begun, status, msgspec.json.encode(content).decode())
     return response_of(status, content)
-
-
-# -- indexes, part by part -------------------------------------------------------------------------
-
-
-class IndexName(StrEnum):
-    LISTS = "lists"
-    SUBSCRIBERS = "subscribers"
-    SEGMENTS = "segments"
-    MESSAGES = "messages"
-    EMAILS = "emails"
-    MEDIA = "media"
-    QUEUES = "queues"
-    QUEUE_MESSAGES = "queue-messages"
-    APPS = "apps"
-
-
-class Cursor:
-    """Where a response of one index begins: `last` is what the one before ended with.
-
-    The `next` of an index names the index and its owner: `["subscribers", "news", …]`. So the token
-    of another index is refused instead of being taken for a place in this one.
-    """
-
-    def __init__(self, after: str | None, index: IndexName, *owner: str) -> None:
-        self._names = (index.value, *owner)
-        self.last = None if after is None else self._last(after)
-
-    def next(self, last: str | None) -> str | None:
-        """Return the token to continue after `last`; None at the end."""
-        return None if last is None else encode_token(*self._names, last)
-
-    @contextmanager
-    def checked(self) -> Iterator[None]:
-        """Refuse a `last` that the store never gave, around the code that reads from it."""
-        try:
-            yield
-        except InvalidValue as exc:
-            if self.last is None:
-                raise
-            raise Invalid("after", _NOT_OURS) from exc
-
-    def _last(self, after: str) -> str:
-        parts = _parts(after)
-        if tuple(parts[:-1]) != self._names:
-            raise Invalid("after", _NOT_OURS)
-        return parts[-1]
-
-
-def _parts(after: str) -> list[str]:
-    """Return the contents of a token of any index.
-
-    The OpenAPI document describes what tokens look like, not which exist: one that only looks right
-    is 'not found'.
-    """
-    for length in (3, 2, 1):
-        try:
-            return decode_token(after, length)
-        except InvalidValue:
-            continue
-    if after.startswith(_BEGINNINGS):  # one of ours, cut off
-        raise Invalid("after", _NOT_OURS)
-    raise NoSuch("page after", after)
-
-
-# Base64 of `["lists`: six bits to a character, and the last ones depend on what follows.
-_BEGINNINGS = tuple(encode_token(index)[: (len(index) + 2) * 8 // 6] for index in IndexName)

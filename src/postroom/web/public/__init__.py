@@ -3,13 +3,23 @@ pictures."""
 
 from __future__ import annotations
 
-from postroom.web.public import archive, branding, embedding, links, media, preferences, subscribe
+from postroom.web.public import (
+    archive,
+    branding,
+    embedding,
+    imported_links,
+    links,
+    media,
+    preferences,
+    subscribe,
+)
 from postroom.web.requests.views import View
 
 PUBLIC_VIEWS: tuple[View, ...] = (
     *subscribe.VIEWS,
     *embedding.VIEWS,
     *links.VIEWS,
+    *imported_links.VIEWS,
     *preferences.VIEWS,
     *branding.VIEWS,
     *media.VIEWS,

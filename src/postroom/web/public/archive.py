@@ -267,7 +267,7 @@ def _no_message(visitor: Visitor) -> Response:
 
 
 VIEWS = tuple(
-    View(path, public(endpoint), role=None, protected=False)
+    View(path, public(endpoint), is_public=True, protected=False)
     for path, endpoint in (
         ("/archive/{list}", archive),
         ("/archive/{list}/feed.xml", feed),

@@ -108,6 +108,6 @@ def _caching(for_ever: bool) -> dict[str, str]:
 
 
 VIEWS = (
-    View("/subscribe/style.css", style, role=None, protected=False),
-    View("/logo/{name}", logo, role=None, protected=False),
+    View("/subscribe/style.css", style, is_public=True, protected=False),
+    View("/logo/{name}", logo, is_public=True, protected=False),
 )

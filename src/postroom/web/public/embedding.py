@@ -22,6 +22,7 @@ from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.form_properties import consent_version, origin_of
 from postroom.domain.audience.lists import MailingList
+from postroom.translations import Translator
 from postroom.web.public.field_inputs import PREFIX
 from postroom.web.public.visitor import Visitor
 from postroom.web.rendering.templating import STATIC
@@ -32,6 +33,7 @@ from postroom.web.serving.middleware import POLICY
 # A field that people do not see, but bots fill in.
 HONEYPOT: Final = "website"
 CONSENT: Final = "consent"
+TRACKING: Final = "tracking"
 EMBED: Final = "embed"
 SCRIPT: Final = "/subscribe/form.js"
 
@@ -92,7 +94,6 @@ def with_policy(
         )
         policy = policy.replace(_OWN_FORMS, f"{_OWN_FORMS} {sites}")
     if is_framed:
-        # Browsers ignore X-Frame-Options where a policy has frame-ancestors (CSP 3, 6.4.2.1).
         frames = " ".join(["frame-ancestors 'self'", *mailing_list.origins])
         policy = policy.replace(_NO_FRAMES, frames)
     if is_framed and mailing_list.origins:
@@ -117,6 +118,15 @@ def frame_url(base_url: str, mailing_list: MailingList) -> str:
     return f"{base_url}/subscribe?{urlencode({'list': mailing_list.name, EMBED: '1'})}"
 
 
+def tracking_text(_: Translator) -> str:
+    """Return what somebody agrees to who allows tracking. It is about the person: without it,
+    emails may be counted for all recipients together."""
+    return _(
+        "You may record, for me personally, which of these emails I open and which links I click."
+        " I can change this at any time."
+    )
+
+
 def frame_snippet(base_url: str, mailing_list: MailingList) -> str:
     """Return the HTML of a frame with the form."""
     url, title = escape(frame_url(base_url, mailing_list)), escape(mailing_list.description)
@@ -127,7 +137,7 @@ def frame_snippet(base_url: str, mailing_list: MailingList) -> str:
 
 
 def script_snippet(base_url: str, mailing_list: MailingList) -> str:
-    """Return the HTML of a script that puts the form where it stands, as high as it has to be."""
+    """Return the HTML of a script that shows the form in its place, with the right height."""
     source, name = escape(f"{base_url}{SCRIPT}"), escape(mailing_list.name)
     return f'<script src="{source}" data-list="{name}" async></script>\n'
 
@@ -149,6 +159,11 @@ def form_snippet(base_url: str, mailing_list: MailingList, fields: Sequence[Fiel
         lines.append(
             f'  <label><input type="checkbox" name="{CONSENT}" value="{version}" required>'
             f" {text}</label>"
+        )
+    if mailing_list.ask_tracking:
+        text = escape(tracking_text(Translator(mailing_list.language)))
+        lines.append(
+            f'  <label><input type="checkbox" name="{TRACKING}" value="yes"> {text}</label>'
         )
     if mailing_list.privacy_url:
         lines.append(f'  <a href="{escape(mailing_list.privacy_url)}">Privacy policy</a>')
@@ -197,4 +212,4 @@ async def form_script(visit: Visit) -> Response:
     )
 
 
-VIEWS = (View(SCRIPT, form_script, role=None, protected=False),)
+VIEWS = (View(SCRIPT, form_script, is_public=True, protected=False),)

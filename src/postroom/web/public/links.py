@@ -21,9 +21,9 @@ from postroom.domain.audience.lists import (
     parse_list_name,
 )
 from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.messages.refs import is_ref
 from postroom.web.public.embedding import own_page, with_policy
-from postroom.web.public.visitor import LARGEST_FORM, Visitor, public
-from postroom.web.requests.views import View
+from postroom.web.public.visitor import Visitor, link_view
 
 # RFC 8058 3.1: the whole body of a one-click request.
 _ONE_CLICK: Final = ("List-Unsubscribe", "One-Click")
@@ -38,8 +38,13 @@ async def confirm(visitor: Visitor) -> Response:
         return broken_link(visitor)
     mailing_list, guid = link
     subscriptions = visitor.services.subscriptions
-    find = subscriptions.confirm if visitor.is_post else subscriptions.by_guid
-    subscriber = await find(mailing_list.name, guid)
+    if visitor.is_post:
+        welcomes = visitor.services.welcomes
+        await welcomes.prepare(mailing_list, guid, visitor.chosen_language)
+        source = visitor.source("confirmation link")
+        subscriber = await subscriptions.confirm(mailing_list.name, guid, source)
+    else:
+        subscriber = await subscriptions.by_guid(mailing_list.name, guid)
     if subscriber is None:
         return broken_link(visitor, _if_public(visitor, mailing_list))
     visitor.default_language_of(mailing_list)
@@ -57,22 +62,38 @@ async def unsubscribe(visitor: Visitor) -> Response:
     if link is None:
         return broken_link(visitor)
     mailing_list, guid = link
-    subscriptions = visitor.services.subscriptions
-    is_confirmed = _is_unsubscribe_confirmed(visitor)
-    find = subscriptions.unsubscribe if is_confirmed else subscriptions.by_guid
-    subscriber = await find(mailing_list.name, guid)
+    services = visitor.services
+    is_confirmed = is_unsubscribe_confirmed(visitor)
+    if is_confirmed:
+        source = visitor.source(origin_of_unsubscribing(visitor))
+        subscriber = await services.message_unsubscribes.unsubscribe(
+            mailing_list.name, guid, message_named(visitor), source
+        )
+    else:
+        subscriber = await services.subscriptions.by_guid(mailing_list.name, guid)
     if subscriber is None:
-        return _already_unsubscribed(visitor, _if_public(visitor, mailing_list))
+        return already_unsubscribed(visitor, _if_public(visitor, mailing_list))
     visitor.default_language_of(mailing_list)
     if is_confirmed:
-        return _unsubscribed(visitor, mailing_list)
+        return unsubscribed(visitor, mailing_list, mailing_list.description)
     if visitor.is_post and visitor.text("action") == "cancel":
-        return _still_subscribed(visitor, mailing_list)
+        return still_subscribed(visitor, mailing_list, mailing_list.description)
     email = masked(subscriber.address)
-    return visitor.render("unsubscribe.html", mailing_list=mailing_list, email=email)
+    return visitor.render(
+        "unsubscribe.html",
+        mailing_list=mailing_list,
+        email=email,
+        names=mailing_list.description,
+    )
 
 
-def _is_unsubscribe_confirmed(visitor: Visitor) -> bool:
+def origin_of_unsubscribing(visitor: Visitor) -> str:
+    """Return how the visitor unsubscribes, for the consent ledger."""
+    return "unsubscribe page" if visitor.text("action") == "confirm" else "one-click unsubscribing"
+
+
+def is_unsubscribe_confirmed(visitor: Visitor) -> bool:
+    """Return whether a button was pressed, or a mail program unsubscribes with one click."""
     name, value = _ONE_CLICK
     return visitor.is_post and (
         visitor.text("action") == "confirm" or visitor.text(name).strip() == value
@@ -88,6 +109,12 @@ async def read_link(visitor: Visitor) -> tuple[MailingList, SubscriberGuid] | No
     except (Invalid, NoSuch):
         return None
     return mailing_list, guid
+
+
+def message_named(visitor: Visitor) -> str:
+    """Return the reference of the message whose link it is; empty without a possible one."""
+    ref = without_spaces(visitor.parameter("ref"))
+    return ref if is_ref(ref) else ""
 
 
 def without_spaces(parameter: str) -> str:
@@ -132,19 +159,21 @@ def _welcome(visitor: Visitor, mailing_list: MailingList, subscriber: Subscriber
     return visitor.message(_("Welcome!"), text, mailing_list=mailing_list, small=small)
 
 
-def _unsubscribed(visitor: Visitor, mailing_list: MailingList) -> Response:
+def unsubscribed(visitor: Visitor, mailing_list: MailingList, names: str) -> Response:
+    """Say that the visitor is unsubscribed from the lists with these names."""
     _ = visitor.gettext
     again = (_("Subscribe again"), visitor.link("/subscribe", list=mailing_list.name))
     return visitor.message(
         _("You are unsubscribed"),
-        _("You will no longer receive emails from %(list)s.", list=mailing_list.description),
+        _("You will no longer receive emails from %(list)s.", list=names),
         mailing_list=mailing_list,
         small=_("Was that a mistake?") if mailing_list.public else "",
         action=again if mailing_list.public else None,
     )
 
 
-def _already_unsubscribed(visitor: Visitor, mailing_list: MailingList | None) -> Response:
+def already_unsubscribed(visitor: Visitor, mailing_list: MailingList | None) -> Response:
+    """Say that nobody on the list has this link."""
     _ = visitor.gettext
     title = _("You are already unsubscribed")
     if mailing_list is None:
@@ -156,24 +185,14 @@ def _already_unsubscribed(visitor: Visitor, mailing_list: MailingList | None) ->
     )
 
 
-def _still_subscribed(visitor: Visitor, mailing_list: MailingList) -> Response:
+def still_subscribed(visitor: Visitor, mailing_list: MailingList, names: str) -> Response:
+    """Say that nothing was changed."""
     _ = visitor.gettext
     return visitor.message(
         _("You are still subscribed"),
-        _("You will continue to receive %(list)s.", list=mailing_list.description),
+        _("You will continue to receive %(list)s.", list=names),
         mailing_list=mailing_list,
     )
 
 
-VIEWS = tuple(
-    View(
-        path,
-        public(endpoint),
-        role=None,
-        methods=("GET", "POST"),
-        protected=False,
-        audited=False,
-        max_body=LARGEST_FORM,
-    )
-    for path, endpoint in (("/confirm", confirm), ("/unsubscribe", unsubscribe))
-)
+VIEWS = (link_view("/confirm", confirm), link_view("/unsubscribe", unsubscribe))

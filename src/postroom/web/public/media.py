@@ -61,4 +61,4 @@ def _unknown() -> Response:
     return Response("There is no such picture.\n", 404, media_type="text/plain")
 
 
-VIEWS = (View("/media/{name}", media, role=None, protected=False),)
+VIEWS = (View("/media/{name}", media, is_public=True, protected=False),)

@@ -21,8 +21,9 @@ from postroom.domain.audience.lists import MailingList, Subscriber, parse_list_n
 from postroom.domain.errors import Exists, Invalid, NoSuch
 from postroom.domain.languages import known_language
 from postroom.domain.rate_limits import RateLimit, RateLimiter
-from postroom.services.audience.signup_limits import network_for_limits
-from postroom.services.resources.audience import describe_personal_data
+from postroom.services.audience.signup.signup_limits import network_for_limits
+from postroom.services.resources.personal_data import describe_personal_data
+from postroom.web.public.embedding import TRACKING, tracking_text
 from postroom.web.public.field_inputs import (
     checked_values,
     shown_fields,
@@ -30,12 +31,12 @@ from postroom.web.public.field_inputs import (
     too_large,
     typed_values,
 )
-from postroom.web.public.links import broken_link, read_link, without_spaces
+from postroom.web.public.links import broken_link, message_named, read_link, without_spaces
 from postroom.web.public.subscribe import MOST_AT_ONCE, all_simple_lists
-from postroom.web.public.visitor import LANGUAGE_NAMES, LARGEST_FORM, Visitor, printable, public
-from postroom.web.requests.views import View
+from postroom.web.public.visitor import LANGUAGE_NAMES, Visitor, link_view, printable
 
 _LONGEST_TOKEN: Final = 2000
+_ORIGIN: Final = "preferences page"
 # A file takes a look into every message of the list.
 _DOWNLOADS: Final = RateLimiter(RateLimit(burst=3, interval=60.0))
 
@@ -57,6 +58,7 @@ class _Page:
         self._fields = fields
         self._others = others
         self._shown = shown_fields(mailing_list, fields, subscriber.attributes)
+        self._source = visitor.source(_ORIGIN)
 
     async def render(
         self,
@@ -70,6 +72,8 @@ class _Page:
         values = subscriber.attributes if typed is None else typed
         paused = subscriber.paused_until
         link = {"id": subscriber.guid, "listName": subscriber.list_name}
+        if ref := message_named(visitor):
+            link["ref"] = ref
         return visitor.render(
             "preferences.html",
             status=422 if problems or new_address is not None else 200,
@@ -84,11 +88,20 @@ class _Page:
             paused_until=f"{paused:%Y-%m-%d}" if paused and paused > clock.now() else "",
             new_address=printable(new_address or "")[:LONGEST],
             is_invalid_address=new_address is not None,
+            asks_tracking=self._asks_tracking,
+            tracking_name=TRACKING,
+            tracking_text=tracking_text(visitor.gettext),
+            tracking=subscriber.tracking,
             unsubscribe_url=visitor.link("/unsubscribe", **link),
         )
 
+    @property
+    def _asks_tracking(self) -> bool:
+        """Whether the page asks for consent to tracking; what was given can always be withdrawn."""
+        return self._list.ask_tracking or self._subscriber.tracking
+
     async def save(self) -> Response:
-        """Save fields, language and lists."""
+        """Save fields, language, consent to tracking, and lists."""
         visitor, _ = self.visitor, self.visitor.gettext
         typed = typed_values(visitor, self._shown, missing_means_no=True)
         attributes, problems = checked_values(self._fields, typed, _)
@@ -97,7 +110,13 @@ class _Page:
         language = known_language(visitor.text("language"))
         preferences = visitor.services.preferences
         try:
-            self._subscriber = await preferences.save(self._subscriber, attributes, language)
+            self._subscriber = await preferences.save(
+                self._subscriber,
+                attributes,
+                language,
+                self._source,
+                tracking=bool(visitor.text(TRACKING)) if self._asks_tracking else None,
+            )
         except Invalid:
             if not typed:
                 raise
@@ -108,12 +127,14 @@ class _Page:
         return await self.render(f"{_('Saved.')} {more}" if is_asked else _("Saved."))
 
     async def pause(self) -> Response:
-        self._subscriber = await self.visitor.services.preferences.pause(self._subscriber)
+        preferences = self.visitor.services.preferences
+        self._subscriber = await preferences.pause(self._subscriber, self._source)
         _ = self.visitor.gettext
         return await self.render(_("Paused. You won’t receive anything for the next 30 days."))
 
     async def resume(self) -> Response:
-        self._subscriber = await self.visitor.services.preferences.resume(self._subscriber)
+        preferences = self.visitor.services.preferences
+        self._subscriber = await preferences.resume(self._subscriber, self._source)
         return await self.render(self.visitor.gettext("You will receive emails again."))
 
     async def change_address(self) -> Response:
@@ -145,7 +166,8 @@ class _Page:
         emails = await visitor.services.tracing.emails_of_list(
             subscriber.list_name, subscriber.address
         )
-        data = msgspec.json.encode(describe_personal_data(subscriber, emails))
+        history = await visitor.services.ledger.of_subscriber(subscriber)
+        data = msgspec.json.encode(describe_personal_data(subscriber, history, emails))
         name = f"{subscriber.list_name}.json"
         return Response(
             msgspec.json.format(data, indent=2),
@@ -173,7 +195,7 @@ class _Page:
             if each.name in unwanted:
                 found = await self._subscription(each)
                 if found is not None:
-                    await subscriptions.unsubscribe(each.name, found.guid)
+                    await subscriptions.unsubscribe(each.name, found.guid, self._source)
         new = [each for each in self._others if each.name in wanted - before][:MOST_AT_ONCE]
         place = network_for_limits(self.visitor.visit.place)
         for each in new:
@@ -182,6 +204,7 @@ class _Page:
                 self._subscriber.address,
                 language=self.visitor.chosen_language,
                 place=place,
+                source=self._source,
             )
         return bool(new)
 
@@ -237,7 +260,7 @@ async def confirm_address(visitor: Visitor) -> Response:
         return visitor.render("confirm_address.html", mailing_list=mailing_list, email=email)
     _ = visitor.gettext
     try:
-        changed = await preferences.change_address(name, change)
+        changed = await preferences.change_address(name, change, visitor.source(_ORIGIN))
     except Exists:
         return visitor.message(
             _("This address is already subscribed"),
@@ -262,18 +285,7 @@ def _address_changed(visitor: Visitor, mailing_list: MailingList, address: Addre
     )
 
 
-VIEWS = tuple(
-    View(
-        path,
-        public(endpoint),
-        role=None,
-        methods=("GET", "POST"),
-        protected=False,
-        audited=False,
-        max_body=LARGEST_FORM,
-    )
-    for path, endpoint in (
-        ("/preferences", preferences),
-        ("/preferences/address", confirm_address),
-    )
+VIEWS = (
+    link_view("/preferences", preferences),
+    link_view("/preferences/address", confirm_address),
 )

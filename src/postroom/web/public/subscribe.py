@@ -15,19 +15,22 @@ from starlette.responses import JSONResponse, Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, parse_address
+from postroom.domain.audience.consent import ConsentSource
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.form_properties import consent_given, consent_version
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.services.audience.signup_limits import network_for_limits
+from postroom.services.audience.signup.signup_limits import network_for_limits
 from postroom.translations import Translator
 from postroom.web.public.embedding import (
     CONSENT,
     EMBED,
     HONEYPOT,
+    TRACKING,
     foreign_origin,
     is_allowed,
     own_page,
+    tracking_text,
     with_policy,
 )
 from postroom.web.public.field_inputs import (
@@ -90,6 +93,9 @@ class _SignUp:
             problems=problems or _Problems(),
             consent_name=CONSENT,
             consent_version="" if only is None else consent_version(only.consent_text),
+            tracking_name=TRACKING,
+            tracking_text=tracking_text(visitor.gettext),
+            tracking=bool(visitor.text(TRACKING)),
             honeypot=HONEYPOT,
             choice=CHOICE,
             proof=PROOF,
@@ -147,11 +153,18 @@ class _SignUp:
                     address,
                     attributes=attributes,
                     consent=self._consent(),
+                    tracking=each.ask_tracking and bool(visitor.text(TRACKING)),
                     language=visitor.chosen_language,
                     place=place,
+                    source=self._source(),
                 )
             except (Invalid, NoSuch):
                 continue  # deleted, or its fields were changed, at this moment
+
+    def _source(self) -> ConsentSource:
+        website = foreign_origin(self.visitor)
+        text = "" if self.only is None else self.only.consent_text
+        return self.visitor.source(f"form on {website}" if website else "sign-up page", text)
 
     def _consent(self) -> str:
         text = "" if self.only is None else self.only.consent_text
@@ -289,11 +302,11 @@ VIEWS = (
     View(
         "/subscribe",
         public(subscribe),
-        role=None,
+        is_public=True,
         methods=("GET", "POST"),
         protected=False,
         audited=False,
         max_body=LARGEST_FORM,
     ),
-    View("/subscribe/challenge", public(challenge), role=None, protected=False),
+    View("/subscribe/challenge", public(challenge), is_public=True, protected=False),
 )

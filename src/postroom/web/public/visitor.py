@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.brand import initial_of
+from postroom.domain.audience.consent import ConsentSource
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import DomainError
 from postroom.domain.languages import LANGUAGES, known_language
@@ -27,6 +28,7 @@ from postroom.storage import StoreOutage
 from postroom.translations import Translator
 from postroom.web.public.branding import logo_url, style_url
 from postroom.web.requests.forms import read_form
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Endpoint, Visit
 
 log = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ _PROBLEM = 400
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
-_KEPT_PARAMETERS = ("list", "id", "listName", "token", "embed")
+_KEPT_PARAMETERS = ("list", "id", "listName", "ref", "token", "embed")
 _LONGEST_PARAMETER = 2000
 # Includes characters that change the direction of text, and unusual line separators.
 _UNPRINTABLE = re.compile(
@@ -72,6 +74,11 @@ class Visitor:
     def default_language_of(self, mailing_list: MailingList) -> None:
         """Use the list's language from here on, unless the visitor's own is known."""
         self.gettext = Translator(self.chosen_language or mailing_list.language)
+
+    def source(self, origin: str, text: str = "") -> ConsentSource:
+        """Return where an act comes from: this visitor, on a page or another website, after reading
+        the consent text."""
+        return ConsentSource(origin, text, self.services.ip_digests.of(self.visit.place))
 
     @property
     def is_post(self) -> bool:
@@ -178,6 +185,20 @@ def public(endpoint: PublicEndpoint) -> Endpoint:
         return response
 
     return respond
+
+
+def link_view(path: str, endpoint: PublicEndpoint) -> View:
+    """Return the view of a page that links in emails lead to: the link itself is the permission,
+    and a mail program may post to it."""
+    return View(
+        path,
+        public(endpoint),
+        is_public=True,
+        methods=("GET", "POST"),
+        protected=False,
+        audited=False,
+        max_body=LARGEST_FORM,
+    )
 
 
 def _unreadable(visitor: Visitor, status: int) -> Response:

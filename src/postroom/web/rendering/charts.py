@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.services.audience.growth_history import Curve
+from postroom.services.audience.growth.growth_history import Curve
 
 WIDTH: Final = 1000
 HEIGHT: Final = 200

@@ -7,26 +7,29 @@ from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.users import Role
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A page in the navigation, and the role that its view requires.
+    """A page in the navigation, and the role or right that its view requires.
 
     `words` are other names under which people search for it. `also` are paths that belong to it.
+    `is_alone`: paths below it belong to other places.
     """
 
     path: str
     label: str
     icon: str
-    role: Role = Role.VIEWER
+    needs: Role | ListRight = Role.VIEWER
     words: str = ""
     also: tuple[str, ...] = ()
+    is_alone: bool = False
 
     def holds(self, path: str) -> bool:
         """Return whether a page belongs to this place."""
-        if self.path == "/":
-            return path == "/"
+        if self.path == "/" or self.is_alone:
+            return path == self.path
         own = (self.path, *self.also)
         return any(path == each or path.startswith(f"{each}/") for each in own)
 
@@ -53,13 +56,24 @@ class TabLink(msgspec.Struct, frozen=True):
 
 
 MAIN: Final = (
-    Place("/", "Home", "home", words="dashboard"),
+    Place("/", "Home", "home", ListRight.VIEW, words="dashboard"),
     Place(
-        "/messages", "Messages", "mail", words="newsletter campaign drafts scheduled sending sent"
+        "/messages",
+        "Messages",
+        "mail",
+        ListRight.VIEW,
+        words="newsletter campaign drafts scheduled sending sent",
     ),
-    Place("/lists", "Lists", "list", words="subscribers audience"),
-    Place("/templates", "Templates", "panel", words="designs layouts"),
-    Place("/pictures", "Pictures", "picture", words="images photos media upload"),
+    Place(
+        "/lists",
+        "Lists",
+        "list",
+        ListRight.VIEW,
+        words="subscribers audience",
+        also=("/fields", "/field"),
+    ),
+    Place("/templates", "Templates", "panel", ListRight.VIEW, words="designs layouts"),
+    Place("/pictures", "Pictures", "picture", ListRight.VIEW, words="images photos media upload"),
 )
 GROUPS: Final = (
     PlaceGroup(
@@ -69,7 +83,13 @@ GROUPS: Final = (
             Place("/queues", "Queues", "queue", words="jobs failed poison", also=("/queue",)),
             Place("/apps", "Applications", "apps", words="workers processes hosts"),
             Place("/outbox", "Outbox", "outbox", words="emails kept"),
-            Place("/trace", "Trace an address", "trace", words="history of a subscriber"),
+            Place(
+                "/trace",
+                "Trace an address",
+                "trace",
+                ListRight.VIEW,
+                words="history of a subscriber",
+            ),
             Place("/events", "Activity", "events", words="log errors warnings"),
             Place("/explorer", "Explorer", "explorer", Role.ADMINISTRATOR, "tables blobs store"),
             Place("/audit", "Audit log", "audit", Role.ADMINISTRATOR, "who changed what"),
@@ -79,31 +99,84 @@ GROUPS: Final = (
         "settings",
         "Settings",
         (
-            Place("/embed", "Embed & API", "code", words="form website", also=("/api/docs",)),
-            Place("/users", "Team", "users", Role.ADMINISTRATOR, "people invite roles"),
+            Place(
+                "/settings/mail-server",
+                "Mail server",
+                "send",
+                Role.ADMINISTRATOR,
+                "smtp email provider gmail ses test email",
+            ),
+            Place(
+                "/domains",
+                "Sending domains",
+                "check",
+                Role.ADMINISTRATOR,
+                "dkim spf dmarc dns signing",
+            ),
+            Place(
+                "/settings/bounces",
+                "Bounces",
+                "trace",
+                Role.ADMINISTRATOR,
+                "returned mail complaints webhook imap verp",
+            ),
+            Place("/suppressions", "Suppression", "block", words="bounces complaints blocklist"),
+            Place("/providers", "Providers", "send", words="rates limits throttling gmail outlook"),
+            Place(
+                "/settings/alerts",
+                "Alerts",
+                "warning",
+                Role.ADMINISTRATOR,
+                "notify errors warnings webhook",
+            ),
+            Place(
+                "/embed",
+                "Embed & API",
+                "code",
+                ListRight.VIEW,
+                words="form website",
+                also=("/api/docs",),
+            ),
+            Place(
+                "/users",
+                "Team",
+                "users",
+                Role.ADMINISTRATOR,
+                "people invite roles groups rights",
+                also=("/groups",),
+            ),
             Place("/keys", "API keys", "key", Role.ADMINISTRATOR, "token scope"),
-            Place("/settings", "All settings", "settings", Role.ADMINISTRATOR, "mail server smtp"),
+            Place(
+                "/settings",
+                "All settings",
+                "settings",
+                Role.ADMINISTRATOR,
+                "environment configuration",
+                is_alone=True,
+            ),
         ),
     ),
 )
-NEW_MESSAGE: Final = Place("/messages/new", "New message", "plus", Role.WRITER, "write compose")
-ACCOUNT: Final = Place("/account", "Your account", "user", words="password two-factor sessions")
+NEW_MESSAGE: Final = Place("/messages/new", "New message", "plus", ListRight.EDIT, "write compose")
+ACCOUNT: Final = Place(
+    "/account", "Your account", "user", Role.MEMBER, words="password two-factor sessions"
+)
 
 SHORTCUTS: Final = {"g h": MAIN[0], "g m": MAIN[1], "g l": MAIN[2], "n": NEW_MESSAGE}
 """Keys that are pressed one after the other, and where they lead."""
 
 
-def places_for(may: Callable[[Role], bool]) -> tuple[Place, ...]:
+def places_for(may: Callable[[Role | ListRight], bool]) -> tuple[Place, ...]:
     """Return all places that someone may open, main ones first."""
     every = (*MAIN, *(each for group in GROUPS for each in group.places), ACCOUNT)
-    return tuple(each for each in every if may(each.role))
+    return tuple(each for each in every if may(each.needs))
 
 
-def groups_for(may: Callable[[Role], bool]) -> tuple[PlaceGroup, ...]:
+def groups_for(may: Callable[[Role | ListRight], bool]) -> tuple[PlaceGroup, ...]:
     """Return the groups with the places that someone may open; none is empty."""
     allowed = [
         msgspec.structs.replace(
-            group, places=tuple(each for each in group.places if may(each.role))
+            group, places=tuple(each for each in group.places if may(each.needs))
         )
         for group in GROUPS
     ]

@@ -33,6 +33,7 @@ _SCHEMES: Final = re.compile(
 )
 _ALWAYS, _NEVER = "(min-width: 0)", "(max-width: 0)"
 _LINKS_OUTSIDE: Final = '<base target="_blank">'
+_LOGOS: Final = "/logo/"
 _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
 
 
@@ -45,8 +46,9 @@ def sandboxed(
     headers: Mapping[str, str] = {},
 ) -> Response:
     """Return the response for the frame. It shows our own pictures, whose addresses begin with
-    `base_url`. Nothing is loaded from other sites, except pictures if `with_pictures`; those let
-    other sites see who is looking. Hosts of a private network are never asked.
+    `base_url`, and logos of lists. Nothing is loaded from other sites, except pictures if
+    `with_pictures`; those let other sites see who is looking. Hosts of a private network are never
+    asked.
 
     `is_scrolled`: the surrounding page restores the scroll position. This requires the same origin
     and is safe, because the document still cannot run scripts or send forms.
@@ -92,4 +94,5 @@ def with_theme(html: str, *, is_dark: bool) -> str:
 
 
 def _own(base_url: str) -> str:
-    return f"{base_url.rstrip('/')}{PATH}"
+    base = base_url.rstrip("/")
+    return f"{base}{PATH} {base}{_LOGOS}"

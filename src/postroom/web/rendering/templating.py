@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import jinja2
 
+from postroom.domain.messages.bounces import BounceKind
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.units import show_size
@@ -23,7 +24,7 @@ STATIC = FOLDER / "static"
 # Errors that start with one of these verbs lack a subject.
 _VERBS = frozenset(
     {"is", "are", "has", "needs", "contains", "may", "must", "can", "cannot", "does", "begins",
-     "ends", "names", "takes", "was", "belongs"}
+     "ends", "names", "takes", "was", "belongs", "points", "returned"}
 )  # fmt: skip
 STATUS_LABELS: Final = {
     MessageStatus.DRAFT: "Draft",
@@ -41,11 +42,25 @@ OUTCOME_LABELS: Final = {
     EmailOutcome.SUPPRESSED: "Skipped",
     EmailOutcome.IN_DOUBT: "Uncertain",
 }
+BOUNCE_LABELS: Final = {
+    BounceKind.GONE: "Mailbox does not exist",
+    BounceKind.FULL: "Mailbox full",
+    BounceKind.TEMPORARY: "Temporary failure",
+    BounceKind.POLICY: "Rejected by the provider",
+    BounceKind.CONTENT: "Message rejected",
+    BounceKind.COMPLAINT: "Marked as spam",
+    BounceKind.AUTO_REPLY: "Automatic reply",
+    BounceKind.CHALLENGE: "Sender verification",
+    BounceKind.UNKNOWN: "Other",
+}
 _APOSTROPHE: Final = re.compile(r"(?<=[A-Za-z])'(?=[a-z])")
 _STORED_STATUS: Final = re.compile(rf"\b({'|'.join(STATUS_LABELS)})\b")
 
 
-def make_environment() -> jinja2.Environment:
+@cache
+def template_environment() -> jinja2.Environment:
+    """Return the templates, which are compiled when they are first used: once in a process, however
+    many applications it has."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -61,6 +76,7 @@ def make_environment() -> jinja2.Environment:
         queue_url=queue_url,
         status_label=status_label,
         outcome_label=outcome_label,
+        bounce_label=bounce_label,
         browser_name=browser_name,
     )
     environment.globals["static"] = static
@@ -119,6 +135,10 @@ def with_status_labels(text: str) -> str:
 
 def outcome_label(outcome: str) -> str:
     return OUTCOME_LABELS[EmailOutcome(outcome)]
+
+
+def bounce_label(kind: str) -> str:
+    return BOUNCE_LABELS[BounceKind(kind)]
 
 
 def counted(count: int, one: str, many: str) -> str:

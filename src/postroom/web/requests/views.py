@@ -1,4 +1,5 @@
-"""Views: each declares its URL and the role it requires, and nothing else decides access."""
+"""Views: each declares its URL and the role or the right on lists that it requires, and nothing
+else decides access."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.audience.list_rights import ALL_RIGHTS, NO_ACCESS, ListAccess, ListRight
+from postroom.domain.errors import Exists, Invalid, NoListRight, NoSuch, NotNow, Overtaken
 from postroom.errors import PostroomError
+from postroom.services.accounts.presets import role_with
 from postroom.services.accounts.sessions import SESSION_AGE, Session
 from postroom.services.accounts.users import Role, User
 from postroom.storage import StoreOutage
@@ -21,6 +24,14 @@ from postroom.web.context import WebContext
 from postroom.web.rendering.templating import with_status_labels
 from postroom.web.requests.cookies import CsrfKind, csrf_token
 from postroom.web.requests.forms import limited
+from postroom.web.requests.list_checks import (
+    check_named_rules,
+    find_lists,
+    named_in_fields,
+    named_in_path,
+    require,
+    together,
+)
 from postroom.web.requests.sudo import unless_confirmed
 from postroom.web.requests.visit import Endpoint, Visit
 
@@ -31,11 +42,17 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class View:
-    """A view: its path, its endpoint, and the role it requires (None: public).
+    """A view: its path, its endpoint, and the role it requires.
 
+    `is_public=True` instead of a role: the view is open to everyone, without a login.
+    `right` instead of a role: the view is about lists. It is open to everyone who has the right on
+    each list that the request names, and to roles that give it on every list. A view that declares
+    a role is closed to members, who have nothing but rights on lists.
     `protected=False`: no CSRF token, no visitor cookie. For links in emails and forms on other
     websites, which act without a session, so that there is nothing for a forged form to abuse.
     `audited=False`: for forms that change nothing, such as a preview.
+    `uses_rules=False`: no rule of a segment is evaluated, or the endpoint checks it itself. Other
+    views are closed to those for whom a message in such a rule does not exist.
     `sudo=True`: its forms require that the password was entered recently (`sudo.py`).
     `max_body`: a larger request body is refused with 413.
     A view with GET also answers HEAD; its endpoint then sees a GET.
@@ -46,19 +63,28 @@ class View:
         path: str,
         endpoint: Endpoint,
         *,
-        role: Role | None,
+        role: Role | None = None,
+        right: ListRight | None = None,
+        is_public: bool = False,
         methods: Sequence[str] = ("GET",),
         protected: bool = True,
         audited: bool = True,
+        uses_rules: bool = True,
         sudo: bool = False,
         max_body: int = LARGEST_FORM,
     ) -> None:
+        if [role is not None, right is not None, is_public].count(True) != 1:
+            raise ValueError(f"{path} must declare one of role, right and is_public")
         self.path = path
         self.endpoint = endpoint
-        self.role = role
+        self.is_public = is_public
+        self.role = role if right is None else role_with(right)
+        self.right = right
+        self.needs = right or role
         self.methods = tuple(methods)
         self.protected = protected
         self.audited = audited
+        self.uses_rules = uses_rules
         self.sudo = sudo
         self.max_body = max_body
 
@@ -84,9 +110,10 @@ class View:
     ) -> Response:
         visitor = request.cookies.get(context.cookies.visitor) or secrets.token_urlsafe(16)
         failure: PostroomError | None = None
-        user, session = None, None
+        user, session, access = None, None, NO_ACCESS
         try:
             user, session = await _find_session(request, context) or (None, None)
+            access = await _find_access(user, context)
         except PostroomError as exc:
             failure = exc
         csrf = (
@@ -94,7 +121,7 @@ class View:
             if session is None
             else csrf_token(context.secret, CsrfKind.SESSION, session.forms_id)
         )
-        visit = Visit(request, context, templates, user, session, csrf)
+        visit = Visit(request, context, templates, user, session, csrf, access)
         response = error_response(visit, failure) if failure else await self._checked(visit)
         await self._audit(visit, response)
         if visit.new_token and not _sets_cookie(response, context.cookies.session):
@@ -105,17 +132,12 @@ class View:
         return response
 
     async def _checked(self, visit: Visit) -> Response:
-        if self.role is not None:
+        if not self.is_public:
             if visit.user is None:
                 return _to_login(visit)
-            if not visit.user.role.includes(self.role):
-                return error_page(
-                    visit,
-                    403,
-                    "Permission denied",
-                    f"This requires the role {self.role}. Your role is {visit.user.role};"
-                    " an administrator can change it.",
-                )
+            role = self.role
+            if self.right is None and (role is None or not visit.user.role.includes(role)):
+                return _denied(visit, f"the role {self.role}")
         try:
             writes = self.protected and visit.request.method not in _READS
             if writes and not await visit.has_valid_token():
@@ -125,14 +147,35 @@ class View:
                     "This page has expired",
                     "Nothing was changed. Go back, reload the page and try again.",
                 )
+            await self._check_lists(visit)
             if writes and self.sudo and (question := await unless_confirmed(visit)) is not None:
                 return question
             return await self.endpoint(visit)
+        except NoListRight as exc:
+            where = f" on the list {exc.list_name}" if exc.list_name else ""
+            return _denied(visit, f"the right “{exc.right}”{where}")
         except HTTPException as exc:
             title = "Request too large" if exc.status_code == 413 else "Invalid request"
             return error_page(visit, exc.status_code, title, exc.detail)
         except PostroomError as exc:
             return error_response(visit, exc)
+
+    async def _check_lists(self, visit: Visit) -> None:
+        """Raise `NoSuch` or `NoListRight` unless the user has the right on all lists that the
+        request names. A role that gives it on every list is enough."""
+        if self.right is None or visit.access.everywhere == ALL_RIGHTS:
+            return
+        request = visit.request
+        named = together(
+            named_in_path(self.path, request.path_params),
+            named_in_fields(request.query_params.multi_items()),
+            named_in_fields(() if request.method in _READS else (await visit.form()).multi_items()),
+        )
+        visit.named_lists = await find_lists(visit.services, visit.access, named)
+        if self.uses_rules:
+            await check_named_rules(visit.services, visit.access, named)
+        if self.right not in visit.access.everywhere:
+            require(visit.access, self.right, visit.named_lists)
 
     async def _audit(self, visit: Visit, response: Response) -> None:
         """Record a successful form in the audit log if its endpoint has not done so."""
@@ -160,6 +203,16 @@ def _without_body(response: Response) -> Response:
     head = Response(status_code=response.status_code, background=response.background)
     head.raw_headers = response.raw_headers
     return head
+
+
+async def _find_access(user: User | None, context: WebContext) -> ListAccess:
+    """Return what the user may do with which lists."""
+    return NO_ACCESS if user is None else await context.services.list_access.of_user(user)
+
+
+def _denied(visit: Visit, needed: str) -> Response:
+    text = f"This requires {needed}. Your role is {visit.who.role}; an administrator can change it."
+    return error_page(visit, 403, "Permission denied", text)
 
 
 async def _find_session(request: Request, context: WebContext) -> tuple[User, Session] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -11,8 +12,14 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from postroom.domain.audience.list_rights import NO_ACCESS, ListAccess, ListRight
+from postroom.domain.errors import NoListRight
+from postroom.domain.messages.messages import Message
+from postroom.services.accounts.presets import role_with
 from postroom.services.accounts.sessions import Session
 from postroom.services.accounts.users import Role, User
+from postroom.services.audience.visible_lists import VisibleLists
+from postroom.services.messages.visible_messages import VisibleMessages
 from postroom.web.context import WebContext
 from postroom.web.rendering import navigation
 from postroom.web.rendering.templating import render
@@ -26,7 +33,12 @@ LARGEST_PART = 11 * 1024 * 1024
 
 
 class Visit:
-    """What an endpoint gets. `user` is None if nobody is logged in."""
+    """What an endpoint gets. `user` is None if nobody is logged in.
+
+    `access` says what the user may do with which lists, `named_lists` which ones the request is
+    about. `lists` and `messages` are the lists and messages that exist for the user: pages read
+    indexes there, never from the services.
+    """
 
     def __init__(
         self,
@@ -36,6 +48,7 @@ class Visit:
         user: User | None,
         session: Session | None,
         csrf: str,
+        access: ListAccess = NO_ACCESS,
     ) -> None:
         self.request = request
         self.context = context
@@ -43,6 +56,8 @@ class Visit:
         self.user = user
         self.session = session
         self.csrf = csrf
+        self.access = access
+        self.named_lists: tuple[str, ...] = ()
         self._templates = templates
         self._form: FormData | None = None
         self.is_audited = False
@@ -63,8 +78,33 @@ class Visit:
             raise RuntimeError("a public page has no user")
         return self.user
 
-    def may(self, role: Role) -> bool:
-        return self.user is not None and self.user.role.includes(role)
+    def may(self, what: Role | ListRight) -> bool:
+        """Return whether the user has a role; or a right on the lists that the request is about.
+        If it is about none, a right on some list is enough."""
+        if self.user is None:
+            return False
+        role = what if isinstance(what, Role) else role_with(what)
+        if self.user.role.includes(role):
+            return True
+        if isinstance(what, Role):
+            return False
+        if self.named_lists:
+            return self.access.may(what, *self.named_lists)
+        return self.access.may_somewhere(what)
+
+    @property
+    def lists(self) -> VisibleLists:
+        return VisibleLists(self.services.lists, self.access)
+
+    @cached_property
+    def messages(self) -> VisibleMessages:
+        return VisibleMessages(self.services.times, self.services.messages, self.access)
+
+    def require(self, right: ListRight, message: Message) -> None:
+        """Raise `NoListRight` unless the user has a right on each list of a message that the
+        request did not name: it leads to it."""
+        if not self.access.may(right, *message.all_lists):
+            raise NoListRight(right, message.list_name)
 
     @property
     def path(self) -> str:
@@ -128,6 +168,7 @@ class Visit:
                 "csrf": self.csrf,
                 "may": self.may,
                 "Role": Role,
+                "ListRight": ListRight,
                 "flash": flash,
                 "navigation": navigation,
                 **values,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from collections.abc import Iterable
 from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +31,8 @@ _ALWAYS = {
     # Pages show personal data, so no cache may keep them.
     "Cache-Control": "no-store",
 }
+_POLICY_HEADER = b"content-security-policy"
+_FRAMES_HEADER = b"x-frame-options"
 
 
 def hsts_of(setting: str, *, is_behind_tls: bool) -> str:
@@ -62,10 +65,21 @@ class SecureHeaders:
             if message["type"] == "http.response.start":
                 own = message["headers"]
                 names = {name for name, _ in own}
+                if _POLICY_HEADER in names and _lets_others_frame(own):
+                    names.add(_FRAMES_HEADER)
                 message["headers"] = [*own, *(h for h in self._headers if h[0] not in names)]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+def _lets_others_frame(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether a response's own policy allows frames. X-Frame-Options cannot name the sites
+    that may frame it, and would contradict the policy."""
+    policies = [text for name, text in headers if name == _POLICY_HEADER]
+    return any(
+        b"frame-ancestors" in each and b"frame-ancestors 'none'" not in each for each in policies
+    )
 
 
 log = logging.getLogger(__name__)

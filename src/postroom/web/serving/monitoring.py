@@ -90,7 +90,7 @@ async def _may_read(request: Request, context: WebContext) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         key = await context.services.keys.find(given.strip())
-        return key is not None and key.may(ApiScope.READ)
+        return key is not None and not key.only_lists and key.may(ApiScope.READ)
     token = request.cookies.get(context.cookies.session)
     found = await context.services.sessions.find(token) if token else None
     return found is not None and found[0].role.includes(Role.ADMINISTRATOR)

@@ -111,6 +111,7 @@ async def serve(
     stop.cancel()
     await serving
     await context.background.stop()
+    await context.hits.close()
     await context.preflight.close()
     context.import_runs.close()
 

@@ -60,7 +60,7 @@
       const { attachment } = await answer.json();
       write([...read().filter((each) => each.name !== attachment.name), attachment]);
     } else {
-      say(answer.status === 422 ? await answer.text() : answer.status === 413 ? "The file is too large: at most 10 MB in all." : "The file could not be uploaded. Try again.");
+      say(answer.status === 422 ? await answer.text() : answer.status === 413 ? "The file is too large: at most 10 MB in total." : "The file could not be uploaded. Try again.");
     }
   });
   show();

@@ -68,15 +68,18 @@
     clearTimeout(timer);
     timer = setTimeout(save, pause);
   }
+  // Save when typing pauses, and at the latest two seconds after the first change.
+  function schedule() {
+    later(Math.max(0, Math.min(PAUSE, changedAt + LONGEST - Date.now())));
+  }
   function changed() {
-    const now = Date.now();
-    changedAt ||= now;
+    changedAt ||= Date.now();
     clearTimeout(keepTimer);
     keepTimer = setTimeout(keep, KEEP_PAUSE);
     if (isBlocked) return;
     if (failures) return;
     show("Saving…");
-    later(Math.max(0, Math.min(PAUSE, changedAt + LONGEST - now)));
+    schedule();
   }
   function request(more = {}) {
     const data = new FormData(form);
@@ -109,7 +112,7 @@
       failures = 0;
       conflict.replaceChildren();
       adopt(saved, where);
-      if (changedAt) { later(PAUSE); return; }
+      if (changedAt) { schedule(); return; }
       forget(place());
       show("Saved");
       if (isOtherFormat) location.reload();

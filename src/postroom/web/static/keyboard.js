@@ -1,5 +1,5 @@
 "use strict";
-// The search (Ctrl-K) and the shortcuts of single keys, which can be turned off.
+// The search (Ctrl-K) and single-key shortcuts, which can be turned off.
 (() => {
   const palette = document.getElementById("palette");
   if (!palette) return;

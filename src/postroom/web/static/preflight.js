@@ -1,14 +1,14 @@
 "use strict";
-// The checks before sending: shown again after each save, and until slow ones are done.
+// The checks before sending: shown again until slow ones are done, and in the editor after each save.
 (() => {
   const place = document.getElementById("preflight");
   const form = document.getElementById("message");
-  if (!place || !form) return;
-  const AFTER_SAVE = 1500, AGAIN = 2000, MOST = 10;
+  if (!place) return;
+  const AFTER_SAVE = 1500, SOON = 500, AGAIN = 2000, MOST = 10;
   let timer = 0, isBusy = false;
 
   async function show(left) {
-    const ref = form.elements.ref.value;
+    const ref = form ? form.elements.ref.value : place.dataset.ref;
     if (!ref) return;
     if (isBusy) { later(AGAIN, left); return; } // large audiences take a while to count
     isBusy = true;
@@ -21,8 +21,11 @@
     } finally {
       isBusy = false;
     }
-    const checking = Number(place.firstElementChild?.dataset.checking);
-    if (checking && left) later(AGAIN, left - 1);
+    if (isChecking() && left) later(AGAIN, left - 1);
+  }
+
+  function isChecking() {
+    return Number(place.firstElementChild?.dataset.checking) > 0;
   }
 
   function later(delay, left) {
@@ -30,6 +33,10 @@
     timer = setTimeout(() => show(left), delay);
   }
 
-  form.addEventListener("postroom:saved", () => later(AFTER_SAVE, MOST));
-  later(0, MOST);
+  if (form) {
+    form.addEventListener("postroom:saved", () => later(AFTER_SAVE, MOST));
+    later(0, MOST);
+  } else if (isChecking()) {
+    later(SOON, MOST);
+  }
 })();

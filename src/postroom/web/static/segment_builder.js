@@ -11,11 +11,12 @@
     ">=": "is at least", "contains": "contains", "starts with": "starts with",
     "ends with": "ends with", "before": "is before", "after": "is after", "in": "is one of",
     "not in": "is none of", "within": "is within the last", "is empty": "is empty",
-    "is not empty": "is not empty",
+    "is not empty": "is not empty", "received": "was received",
   };
   const NEGATED = {
     "contains": "does not contain", "starts with": "does not start with",
     "ends with": "does not end with", "within": "is not within the last",
+    "received": "was not received",
   };
   const GROUPS = { "all": "all", "any": "any", "not any": "none", "not all": "not all" };
   const WITHOUT_VALUE = ["is empty", "is not empty"];
@@ -34,6 +35,7 @@
     const written = values.map((each) => (isText(type) ? quoted(each) : each));
     const not = row.negated ? "not " : "";
     if (WITHOUT_VALUE.includes(row.operator)) return `${not}${row.field} ${row.operator}`;
+    if (row.operator === "received") return `${not}received ${values[0]}`;
     if (row.operator === "within") return `${not}${row.field} within ${values[0]} ${row.unit || "days"}`;
     if (SEVERAL.includes(row.operator)) return `${not}${row.field} ${row.operator} (${written.join(", ")})`;
     return `${not}${row.field} ${row.operator} ${written[0]}`;
@@ -82,6 +84,12 @@
       const area = element("textarea", { rows: 2, value: row.values.join("\n"), ariaLabel: "Values, one per line", placeholder: "One per line" });
       area.addEventListener("input", () => { row.values = area.value.split("\n"); write(); });
       return [area];
+    }
+    if (row.operator === "received" && field.messages.length) {
+      const known = field.messages.some(([ref]) => ref === row.values[0]);
+      if (!row.values.length) row.values = [field.messages[0][0]];
+      const offered = known || !row.values[0] ? field.messages : [[row.values[0], row.values[0]], ...field.messages];
+      return [choice("Message", offered, row.values[0], set)];
     }
     if (field?.type === "boolean") {
       if (!row.values.length) row.values = ["true"];

@@ -285,5 +285,7 @@ async def test_background_tasks_record_events(services: Services) -> None:
         ("sender", "warning", f"message:{message.ref}"),
         ("import", "info", "list:news"),
     ]
-    assert found[0].text == "the message 'Hello' to news paused itself: the server refuses"
+    assert (
+        found[0].text == "the message 'Hello' to news was paused automatically: the server refuses"
+    )
     assert "1 added, 0 updated, 1 rejected" in found[1].text

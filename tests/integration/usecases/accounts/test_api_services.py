@@ -42,7 +42,7 @@ async def test_a_repeated_request_gets_its_first_response(services: Services) ->
     idempotency = services.idempotency
     begun = await idempotency.begin("key", "one", "body")
     assert isinstance(begun, Begun)
-    with pytest.raises(NotNow, match="being carried out"):
+    with pytest.raises(NotNow, match="is in progress"):
         await idempotency.begin("key", "one", "body")
     await idempotency.finish(begun, 201, '{"ref": "1"}')
     assert await idempotency.begin("key", "one", "body") == Answered(201, '{"ref": "1"}')
@@ -113,7 +113,7 @@ async def test_emails_are_paged_and_found_by_their_outcome(
     assert found == made
     refused = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED)
     assert [each.address for each in refused.emails] == [made[4]]
-    monkeypatch.setattr("postroom.services.messages.outcomes._MOST_PAGES", 1)
+    monkeypatch.setattr("postroom.services.messages.sending.outcomes._MOST_PAGES", 1)
     first = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED)
     assert (first.emails, first.next is None) == ([], False)
     second = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED, after=first.next)

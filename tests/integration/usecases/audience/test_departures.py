@@ -11,7 +11,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NoSuch, NotNow
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services import entities
-from postroom.services.audience.departures import DepartedFrom, Departures
+from postroom.services.audience.signup.departures import DepartedFrom, Departures
 from postroom.storage import Entity, KeyRange, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -133,7 +133,7 @@ async def test_an_erased_person_is_forgotten_here_too(services: Services, store:
 async def test_all_of_a_list_are_known_at_once_and_nobody_else(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.services.audience.departures._ROWS", 7)
+    monkeypatch.setattr("postroom.services.audience.signup.departures._ROWS", 7)
     name, other = await make_list(services), await make_list(services, "contoso2")
     use = Departures(store)
     assert len(await use.of_list(name)) == 0

@@ -1,6 +1,6 @@
-"""For how many recipients a field is empty."""
+"""For how many recipients a field is empty, and how long its longest value is."""
 
-from postroom.services.audience.field_gaps import FieldGaps
+from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
 from postroom.wiring import Services
 
 
@@ -14,8 +14,8 @@ async def test_only_those_who_receive_emails_are_counted(services: Services) -> 
     await add(news, "eve@example.com", verified=True)
     await services.subscriptions.edit(news, "eve@example.com", blocked="asked")
     gaps = FieldGaps(services.store, services.fields)
-    assert await gaps.count(news, ["first_name", "last_name", "email"]) == {
-        "first_name": 2,
-        "last_name": 2,
-        "email": 0,
+    assert await gaps.count([news], ["first_name", "last_name", "email"]) == {
+        "first_name": FieldGap(2, "Ann"),
+        "last_name": FieldGap(2, "Bee"),
+        "email": FieldGap(0, "carol@example.com"),
     }

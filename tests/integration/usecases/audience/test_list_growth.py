@@ -10,11 +10,18 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.consent import LedgerHead
 from postroom.domain.audience.lists import ListName
 from postroom.services import entities
-from postroom.services.audience.growth_history import EVERY, TABLE, GrowthPoint, list_partition
-from postroom.services.audience.list_growth import LATEST
-from postroom.services.audience.subscriber_rows import insertion, new_subscriber
+from postroom.services.audience.consent.ledger_rows import inserts
+from postroom.services.audience.growth.growth_history import (
+    EVERY,
+    TABLE,
+    GrowthPoint,
+    list_partition,
+)
+from postroom.services.audience.growth.list_growth import LATEST
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Entity, KeyRange, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
@@ -46,7 +53,7 @@ async def add(services: Services, address: str, joined: datetime, *, verified: b
     new = msgspec.structs.replace(
         new, created_at=joined, verified_at=joined + timedelta(days=1) if verified else None
     )
-    await services.store.table(entities.LISTS).apply(insertion(new))
+    await services.store.table(entities.LISTS).apply(inserts(new, LedgerHead()))
 
 
 async def recorded(store: Store, partition: str) -> dict[str, tuple[object, object]]:

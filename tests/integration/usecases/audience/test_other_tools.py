@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files import archives
@@ -131,9 +132,10 @@ async def test_somebody_who_is_subscribed_here_leaves_if_they_left_there(
         (
             "listmonk",
             "uuid,email,name,attributes,status,created_at,updated_at",
-            'f00,{},Ann Lee,"{{""city"":""Bern"",""shoe"":1}}",enabled,2020-01-02T03:04:05Z,',
-            "f00,{},Bob,{{}},disabled,2020-01-02T03:04:05Z,",
-            "f00,{},Cid,{{}},blocklisted,2020-01-02T03:04:05Z,",
+            '5d9f5a6c-0f3e-4c55-9b1d-6a8c2b7e4f01,{},Ann Lee,"{{""city"":""Bern"",""shoe"":1}}",'
+            "enabled,2020-01-02T03:04:05Z,",
+            "5d9f5a6c-0f3e-4c55-9b1d-6a8c2b7e4f01,{},Bob,{{}},disabled,2020-01-02T03:04:05Z,",
+            "5d9f5a6c-0f3e-4c55-9b1d-6a8c2b7e4f01,{},Cid,{{}},blocklisted,2020-01-02T03:04:05Z,",
         ),
         (
             "Substack",
@@ -160,9 +162,9 @@ async def test_somebody_who_is_subscribed_here_leaves_if_they_left_there(
         (
             "phpList",
             "email;confirmed;blacklisted;uniqid;htmlemail;entered",
-            "{};1;0;ab;1;2020-01-02 03:04:05",
+            "{};1;0;0cc175b9c0f1b6a831c399e269772661;1;2020-01-02 03:04:05",
             "",
-            "{};1;1;ab;1;2020-01-02 03:04:05",
+            "{};1;1;92eb5ffee6ae2fec3ad71c777531578f;1;2020-01-02 03:04:05",
         ),
         (
             "Brevo",
@@ -278,3 +280,42 @@ async def test_columns_are_used_as_chosen(services: Services) -> None:
     email = "email,city\nann@b.org,Rome\n"
     skipped = await take(services, email.encode(), columns={"city": "skip"})
     assert skipped.ignored_columns == ["city"]
+
+
+async def test_tags_become_a_field_with_choices(services: Services, store: Store) -> None:
+    data = mailchimp(3)
+    first = await take(services, data, create_fields=True)
+    [tags] = [
+        each for each in (await services.fields.get("news")).fields.own if each.name == "tags"
+    ]
+    assert (tags.type, tags.choices) == (FieldType.CHOICES, ("vip", "new"))
+    assert "tags" in first.created_fields
+    ann = await services.subscriptions.get("news", "s1@example.com")
+    assert ann.attributes["tags"] == ["vip", "new"]
+    before = await everything(store)
+    again = await take(services, data, create_fields=True)
+    assert (again.updated, again.created_fields) == (0, [])
+    assert await everything(store) == before
+    # Another file has tags that are new: they become choices, too, unless nobody asks for that.
+    more = b'Email Address,LEID,EUID,TAGS\ns1@example.com,1,a1,"""VIP"",""a, b"""\n'
+    refused = await take(services, more)
+    assert "must be one of vip, new" in refused.errors[0].reason
+    await take(services, more, create_fields=True)
+    [tags] = [
+        each for each in (await services.fields.get("news")).fields.own if each.name == "tags"
+    ]
+    assert tags.choices == ("vip", "new", "a, b")
+    assert (await services.subscriptions.get("news", "s1@example.com")).attributes["tags"] == [
+        "vip", "a, b",
+    ]  # fmt: skip
+
+
+async def test_too_many_tags_stay_text(services: Services) -> None:
+    lines = [f'ann{n}@b.org,"tag{n}|common"' for n in range(101)]
+    data = "\n".join(("email,tags,labels", *lines)).encode()
+    report = await take(services, data, create_fields=True)
+    assert report.rejected == 0
+    types = (await services.fields.get("news")).fields.types
+    assert (types["tags"], types["labels"]) == (FieldType.TEXT, FieldType.TEXT)
+    with pytest.raises(Invalid, match="more than 100 different values: import it as text"):
+        await take(services, data.replace(b"tags", b"other"), columns={"other": "new:choices"})

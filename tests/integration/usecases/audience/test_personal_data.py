@@ -7,11 +7,19 @@ import pytest
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
+from postroom.scheduler.retention import Retention
 from postroom.services import entities
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
-from tests.integration.usecases.making import address_of, fill, make_list, schedule
+from tests.integration.usecases.making import (
+    address_of,
+    check_pairs,
+    fill,
+    make_list,
+    rows_of,
+    schedule,
+)
 from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
 
 ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
@@ -107,5 +115,43 @@ async def test_an_interrupted_erasure_is_finished_by_asking_again(
 
         assert person not in await names(store)
         assert (await check_sum(services, message)).planned == 5
+
+    await cut_after_each_write(attempt, stride=3 if engine == "azure" else 1)
+
+
+async def test_records_that_had_to_wait_are_erased_when_their_message_is_finished(
+    services: Services, store: Store
+) -> None:
+    message = await sent_to(services, store, 3, done=False)
+    person = address_of(1)
+    assert (await services.personal_data.erase(person)).waiting == [message.ref]
+    await services.subscriptions.add("contoso1", person)  # comes back before it is finished
+    for page in range(message.queued_pages):
+        await settle(services, message, page, [ACCEPTED, REFUSED])
+
+    await services.personal_data.finish()
+
+    assert await services.outcomes.email(message, person) is None
+    assert (await services.subscriptions.get("contoso1", person)).address == person
+    assert await rows_of(store, "erasures", "erasure") == []
+    assert (await check_sum(services, message)).planned == 3
+
+
+async def test_an_interrupted_erasure_is_finished_by_the_scheduler(
+    services: Services, store: Store, engine: str
+) -> None:
+    async def attempt(fate: Fate, writes: int) -> None:
+        name = await make_list(services, f"list{writes}")
+        person = f"p{writes}@example.com"
+        await services.subscriptions.add(name, person, verified=True)
+        await services.preferences.pause(await services.subscriptions.get(name, person))
+        await dies(Services(Fated(store, fate)).personal_data.erase(person))
+
+        await Retention(services, archive=None, events=None).remove_old()
+
+        if writes:  # the first write is the request
+            assert person not in await names(store)
+        assert await rows_of(store, "erasures", "erasure") == []
+        await check_pairs(store, name)
 
     await cut_after_each_write(attempt, stride=3 if engine == "azure" else 1)

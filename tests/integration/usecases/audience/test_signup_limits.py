@@ -8,8 +8,8 @@ import pytest
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.pages import CONFIRM_QUEUE
-from postroom.services.audience import signup_limits
-from postroom.services.audience.signup_limits import (
+from postroom.services.audience.signup import signup_limits
+from postroom.services.audience.signup.signup_limits import (
     AT_ONCE,
     PER_ADDRESS_AND_LIST,
     PER_MAILBOX,
@@ -18,7 +18,7 @@ from postroom.services.audience.signup_limits import (
     SignupLimits,
     network_for_limits,
 )
-from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, make_list

@@ -1,9 +1,10 @@
 """The audience of a message: checked, counted, fixed when it is queued, and never asked twice."""
 
 import asyncio
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -16,22 +17,27 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
-from postroom.domain.audience.rules import Rule, text_of
-from postroom.domain.errors import Invalid, NotNow
+from postroom.domain.audience.rules import Rule, parse_rule, text_of
+from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.domain.messages.audiences import EVERYBODY, Audience
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.fan_out import NO_MATCH, FanOut, Superseded
 from postroom.services import entities
-from postroom.services.audience import recent_counts
+from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
+from postroom.services.audience.growth import recent_counts
 from postroom.services.audience.subscriber_rows import new_subscriber
-from postroom.services.messages.draft_contents import ContentChange
-from postroom.storage import Insert, Store
+from postroom.services.audience.targeting import received_messages
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.message_contents import NewBodies
+from postroom.storage import Insert, KeyRange, Store
 from postroom.wiring import Services
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress, open_at
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import BODIES, FROM, address_of, days, fill, make_list, now
-from tests.integration.usecases.pages import check_pages, fan_out_whole, use_small_pages
-from tests.unit.audience.test_rules import FIELDS, model, rows, rules
+from tests.integration.usecases.pages import check_pages, fan_out_whole, settle, use_small_pages
+from tests.unit.audience.test_rules import FIELDS, RECEIVED, model, rows, rules_with_messages
 
 NEWS = ListName("news")
 BERN = Audience("bern")
@@ -90,10 +96,34 @@ def known_values(number: int, values: Mapping[str, FieldValue]) -> dict[str, Fie
     return {**values, "email": address_of(number), "joined": joined}
 
 
+async def send(services: Services, ref: MessageRef, recipients: Collection[str]) -> None:
+    """A message to ten, in small pages, of whom these received it; the others were refused, or
+    still wait for it. Repeating it changes nothing."""
+    sent = ListName("sent")
+    with contextlib.suppress(Exists):
+        await services.lists.create(sent, "The news", FROM)
+        await fill(services.store, sent, 10)
+    message = await services.messages.create(sent, "News", BODIES, now(), ref=ref)
+    if message.status is not MessageStatus.PENDING:
+        return
+    message = await fan_out_whole(services.store, ref)
+    refused = EmailOutcome.REFUSED
+    for number in range(message.queued_pages - 1):  # the last page waits
+        page = await services.pages.get(message.day, ref, number)
+        assert page is not None
+        outcomes = [
+            EmailOutcome.ACCEPTED if each in recipients else refused
+            for each in page.emails.addresses
+        ]
+        await settle(services, message, number, outcomes)
+
+
 async def compare(
     services: Services, people: list[Mapping[str, Any]], wanted: Rule, unwanted: Rule
 ) -> None:
     store = services.store
+    for ref, recipients in RECEIVED.items():
+        await send(services, MessageRef(ref), recipients)
     name = ListName(f"list{next(NAMES)}")
     other = ListName(f"{name}-others")
     for each in (name, other):
@@ -141,15 +171,47 @@ async def compare(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(people=st.lists(rows, min_size=8, max_size=10), wanted=rules, unwanted=rules)
+@given(
+    people=st.lists(rows, min_size=8, max_size=10),
+    wanted=rules_with_messages,
+    unwanted=rules_with_messages,
+)
 def test_count_preview_explanation_and_fan_out_select_the_same_people(
-    address: StoreAddress, people: list[Mapping[str, Any]], wanted: Rule, unwanted: Rule
+    address: StoreAddress,
+    people: list[Mapping[str, Any]],
+    wanted: Rule,
+    unwanted: Rule,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    use_small_pages(monkeypatch, size=3, pages=1)
+    monkeypatch.setattr(received_messages, "_PAGES_AT_ONCE", 1)
+
     async def run() -> None:
         async with await open_at(address) as store:
             await compare(Services(store), people, wanted, unwanted)
 
     asyncio.run(run())
+
+
+@ON_ONE_ENGINE
+async def test_a_rule_about_a_message_that_does_not_exist_is_refused(
+    services: Services, store: Store, news: ListName
+) -> None:
+    """When it is saved and, if the message is deleted later, when a message with it is due."""
+    gone = "639040123456789012"
+    with pytest.raises(Invalid, match=f"line 1, column 23: there is no message {gone}"):
+        await services.segments.create(NEWS, "late", f'city = "" or received {gone}')
+    draft = await services.composing.create(ContentChange(list_name=NEWS), "ann")
+    await services.segments.create(NEWS, "late", f"not received {draft.ref}")
+    late = Audience("late")
+    assert (await services.audiences.count(NEWS, late)).will_receive == 12
+    message = await schedule(services, late)
+    await services.messages.delete(draft.ref)
+    paused = await fan_out_whole(store, message.ref)
+    assert paused.status is MessageStatus.PAUSED
+    assert f"there is no message {draft.ref}" in paused.reason
+    with pytest.raises(Invalid, match="there is no message"):
+        await services.audiences.count(NEWS, late)
 
 
 @ON_ONE_ENGINE
@@ -259,9 +321,43 @@ async def test_a_field_that_is_being_renamed_selects_the_same_people(
     assert (await services.audiences.count(NEWS, BERN)).will_receive == 6
     message = await schedule(services, BERN)
     assert await dies(fan_out_whole(Fated(store, Fate(4)), message.ref))
-    await services.field_changes.finish_renaming(NEWS)
+    await services.field_changes.finish_rename(NEWS)
     done = await fan_out_whole(store, message.ref)
     assert await check_pages(store, done) == expected
+
+
+@ON_ONE_ENGINE
+async def test_fields_that_change_during_a_fan_out_change_neither_selection_nor_values(
+    services: Services, store: Store, news: ListName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of a renamed field wait for the message, and a removed field keeps its values."""
+    use_small_pages(monkeypatch, size=2, pages=1)
+    await services.fields.declare(NEWS, [Field("city"), Field("plan", default="free")])
+    await services.subscriptions.edit(NEWS, address_of(5), attributes={"plan": "pro"})
+    bodies = NewBodies(None, 'In {{ city | default: "?" }} with {{ plan }}')
+    message = await services.messages.create(NEWS, "News", bodies, now(), audience=BERN)
+    assert await dies(fan_out_whole(Fated(store, Fate(4)), message.ref))
+    await services.field_changes.remove(NEWS, "plan")
+    await services.field_changes.rename(NEWS, "city", "town")
+    assert await services.field_changes.finish_rename(NEWS) is None
+    renames = UnfinishedRenames(store, services.field_changes)
+    await renames.finish()
+    assert (await services.fields.of(NEWS)).fields.declared[0].formerly == "city"
+
+    done = await fan_out_whole(store, message.ref)
+    assert await check_pages(store, done) == [address_of(number) for number in range(6)]
+    values = [
+        page.emails.values(place)
+        async for page in services.pages.whole(done)
+        for place in range(len(page.emails))
+    ]
+    assert values == [*[("Bern", "free")] * 5, ("Bern", "pro")]
+    await renames.finish()  # as the scheduler does, also after an interruption
+    assert (await services.fields.of(NEWS)).fields.declared[0].formerly == ""
+    renamed = await services.subscriptions.get(NEWS, address_of(0))
+    assert renamed.attributes == {"town": "Bern"}
+    assert (await services.segments.get(NEWS, "bern")).rule == 'town = "Bern"'
+    assert not [each async for each in store.table("listindex").scan(KeyRange.only("renaming"))]
 
 
 @ON_ONE_ENGINE
@@ -308,7 +404,11 @@ async def test_a_search_for_few_recipients_says_at_every_read_that_it_makes_prog
         (Audience("berne"), "segment", "there is no segment 'berne' of the list news"),
         (Audience("bern", ("old",)), "exclude_segments", "there is no segment 'old'"),
         (Audience("", (), (ListName("x"),)), "exclude_lists", "there is no list 'x'"),
-        (Audience("", (), (NEWS,)), "exclude_lists", "news is the list that gets the message"),
+        (
+            Audience("", (), (NEWS,)),
+            "exclude_lists",
+            "news gets the message, so",
+        ),
         (Audience("be rn"), "segment", "must have 1 to 100 letters"),
         (
             Audience("", tuple(f"s{number}" for number in range(11))),
@@ -380,3 +480,22 @@ async def test_a_draft_keeps_its_audience_until_it_is_sent(
     done = await fan_out_whole(store, draft.ref)
     expected = [address_of(number) for number in range(6) if number != 1]
     assert await check_pages(store, done) == expected
+
+
+@ON_ONE_ENGINE
+async def test_only_recipients_who_are_evaluated_are_kept(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are between two neighbours of another list."""
+    use_small_pages(monkeypatch, size=3, pages=1)
+    monkeypatch.setattr(received_messages, "_PAGES_AT_ONCE", 1)
+    ref = MessageRef(next(iter(RECEIVED)))
+    people = [address_of(number) for number in range(10)]
+    await send(services, ref, people)
+    recipients = await services.segments.received.of(parse_rule(f"received {ref}"))
+    await recipients.look_up([people[0], people[7]])
+    assert recipients.received[ref] == {people[0], people[7]}
+    await recipients.look_up([people[8]])
+    assert recipients.received[ref] == {people[8]}
+    await recipients.look_up([people[1], people[2]])
+    assert recipients.received[ref] == {people[1], people[2]}

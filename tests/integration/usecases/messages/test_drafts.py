@@ -9,11 +9,11 @@ import pytest
 from postroom.domain.errors import Incomplete, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services import entities
-from postroom.services.messages import message_versions
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts import message_versions
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.drafts.message_versions import KEPT, version_name
 from postroom.services.messages.message_contents import InboxLines
 from postroom.services.messages.message_rows import MessagePart
-from postroom.services.messages.message_versions import KEPT, version_name
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

@@ -228,11 +228,17 @@ async def test_what_a_list_says_is_taken_when_the_message_is_queued(
         from_address="late@contoso.example",
         language="ko",
         postal_address="1 Main Street\nDublin",
+        reply_to="office@contoso.example",
+        headers="X-Team: Press",
     )
     queued = await fan_out_whole(store, message.ref)
     await services.lists.edit(name, description="Too late", language="fr", postal_address="")
     assert (queued.list_description, queued.from_address) == ("Late words", "late@contoso.example")
     assert (queued.list_language, queued.list_postal_address) == ("ko", "1 Main Street\nDublin")
+    assert (queued.list_reply_to, queued.list_headers) == (
+        "office@contoso.example",
+        "X-Team: Press",
+    )
     assert queued.queued_at is not None
     assert msgspec.structs.replace(queued, etag="") == msgspec.structs.replace(
         await services.messages.get(message.ref), etag=""

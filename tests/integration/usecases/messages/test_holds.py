@@ -14,8 +14,9 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.held_pages import HeldPages
 from postroom.sender.faults.restoring import Restoring
 from postroom.services.events import Severity
-from postroom.services.messages import unsent_check
-from postroom.services.messages.holds import (
+from postroom.services.messages.checks import unsent_check
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending.holds import (
     ACCOUNT,
     Fault,
     HoldKey,
@@ -23,8 +24,7 @@ from postroom.services.messages.holds import (
     WaitingReasons,
     message_key,
 )
-from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.page_rows import FREE
+from postroom.services.messages.sending.page_rows import FREE
 from postroom.storage import Store
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.wiring import Services
@@ -146,7 +146,7 @@ async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
         message.ref, subject="Another", bodies=NewBodies("<p>Smaller</p>", "Smaller")
     )
     assert (edited.subject, edited.status) == ("Another", MessageStatus.PAUSED)
-    with pytest.raises(Invalid, match="recipients have been planned"):
+    with pytest.raises(Invalid, match="recipients are already prepared"):
         await services.messages.edit(message.ref, scheduled_at=datetime.now(UTC))
     page = await claimed(services.store, message, 0)
     with pytest.raises(NotNow, match="still busy"):

@@ -16,7 +16,7 @@ from postroom.sender.journal.sent_log import SentLog
 from postroom.sender.pages.claims import Claims, PageTaken
 from postroom.sender.sender_settings import SenderSettings
 from postroom.services.events import Severity
-from postroom.services.messages.page_rows import Page
+from postroom.services.messages.sending.page_rows import Page
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Entity, KeyRange, Server, Store
 from postroom.transport.contract import Result, ResultKind

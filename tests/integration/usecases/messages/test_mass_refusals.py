@@ -13,7 +13,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
 from postroom.sender.faults import faults as faults_module
 from postroom.sender.faults.faults import FaultListener, Faults
-from postroom.services.messages.holds import ACCOUNT
+from postroom.services.messages.sending.holds import ACCOUNT
 from postroom.settings import load_settings
 from postroom.settings.declared import TransportSettings
 from postroom.storage import Store

@@ -10,7 +10,7 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import SEND_QUEUE
 from postroom.scheduler.completion import Completion
 from postroom.sender.pages.claims import Claims
-from postroom.services.messages.page_rows import FREE
+from postroom.services.messages.sending.page_rows import FREE
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

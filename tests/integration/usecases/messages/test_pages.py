@@ -20,8 +20,8 @@ from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import settled
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services import entities
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import FREE, Page, PageRows
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import FREE, Page, PageRows
 from postroom.storage import Batch, QueueMessage, Step, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

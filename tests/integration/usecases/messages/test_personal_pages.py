@@ -9,7 +9,7 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import InboxLines, NewBodies
 from postroom.storage import Store
 from postroom.wiring import Services
@@ -85,7 +85,7 @@ async def test_a_field_that_may_be_empty_or_is_unknown_is_refused_with_its_place
         assert problem in caught.value.problem
     message = await services.messages.create(NEWS, "Hi", BODIES, days(1))
     other = await services.lists.create("other", "Others", FROM)
-    with pytest.raises(Invalid, match="uses the field city, which this list has not"):
+    with pytest.raises(Invalid, match="uses the field city, which this list does not have"):
         await services.messages.edit(message.ref, list_name=other.name)
     with pytest.raises(Invalid, match="subject: line 1, column 1"):
         await services.messages.edit(message.ref, subject="{{ town }}")
@@ -113,9 +113,9 @@ async def test_a_message_whose_fields_are_gone_pauses_instead_of_leaving_blanks(
     assert (await values(services, done))[0][0] == "Bern", "while it is being renamed"
 
     later = await services.messages.create(NEWS, "Hi", NewBodies(None, "{{ town }}"), now())
-    await services.field_changes.finish_renaming(NEWS)
+    await services.field_changes.finish_rename(NEWS)
     await services.field_changes.change(NEWS, "town", Field("place"))
-    await services.field_changes.finish_renaming(NEWS)
+    await services.field_changes.finish_rename(NEWS)
     paused = await fan_out_whole(store, later.ref)
     assert paused.reason == "it uses the field town, which the list no longer has"
 
@@ -138,6 +138,76 @@ async def test_every_format_uses_the_fields_of_its_list(services: Services, news
         scheduled = await services.composing.schedule(draft.ref, days(1))
         assert scheduled.fields == ("city",)
         assert "{{ city }}" in ((await services.messages.bodies(scheduled)).text or "")
+
+
+CONDITIONS = NewBodies(
+    '<p>{% if city = "Bern" and age >= 18 %}Adults{% else %}Others{% end %} {{ plan }}</p>',
+    '{% if city = "bern" and age >= 18 %}Adults{% end %}{% if email contains "1@" %}One{% end %}',
+)
+
+
+async def test_pages_have_what_each_condition_says_of_each_recipient(
+    services: Services, store: Store, news: None
+) -> None:
+    await know(services, 0, city="Bern", age=30)
+    await know(services, 1, city="Basel", age=30)
+    message = await services.messages.create(
+        NEWS, "{% if plan is empty %}Upgrade{% else %}News{% end %}", CONDITIONS, now()
+    )
+    assert message.fields == ("plan",)
+    assert message.conditions == (
+        "plan is empty",
+        'city = "Bern" and age >= 18',
+        'city = "bern" and age >= 18',
+        'email contains "1@"',
+    )
+    done = await fan_out_whole(store, message.ref)
+    assert await values(services, done) == [
+        ("free", "1", "1", "1", ""),
+        ("free", "1", "", "", "1"),
+        ("free", "1", "", "", ""),
+    ]
+    assert (await services.messages.get(message.ref)).conditions == message.conditions
+
+
+@ON_ONE_ENGINE
+async def test_a_condition_is_checked_when_it_is_saved_and_again_when_it_is_sent(
+    services: Services, store: Store, news: None
+) -> None:
+    for subject, bodies, field, problem in (
+        (
+            "Hi",
+            NewBodies("<p>\n{% if town = 1 %}x{% end %}</p>"),
+            "html",
+            "line 2, column 7: there",
+        ),
+        ("{% if vip = true %}x{% end %}", BODIES, "subject", "would be empty for some"),
+        ("Hi", NewBodies("<p {% if vip = true %}x{% end %}></p>x"), "html", "cannot be used in a"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            await services.messages.create(NEWS, subject, bodies, now())
+        assert caught.value.field == field
+        assert problem in caught.value.problem
+    message = await services.messages.create(NEWS, "Hi", CONDITIONS, now())
+    other = await services.lists.create("other", "Others", FROM)
+    with pytest.raises(Invalid, match="uses the field plan, which this list does not have"):
+        await services.messages.edit(message.ref, list_name=other.name)
+    await services.field_changes.change(NEWS, "age", Field("years", FieldType.INTEGER))
+    await know(services, 0, city="Bern", years=30)
+    renamed = await fan_out_whole(store, message.ref)
+    assert (await values(services, renamed))[0] == ("free", "1", "1", "")
+
+    later = await services.messages.create(
+        NEWS, "Hi", NewBodies(None, "{% if vip = true %}a{% end %}b"), now()
+    )
+    years = Field("years", FieldType.INTEGER)
+    await services.fields.declare(NEWS, [*FIELDS[:2], years, Field("vip"), FIELDS[4]])
+    paused = await fan_out_whole(store, later.ref)
+    assert paused.status is MessageStatus.PAUSED
+    assert paused.reason.startswith("its condition vip = true no longer works: vip must be")
+    await services.field_changes.remove(NEWS, "vip")
+    await services.messages.resume(later.ref)
+    assert (await fan_out_whole(store, later.ref)).reason.startswith("it uses the field vip, which")
 
 
 @ON_ONE_ENGINE

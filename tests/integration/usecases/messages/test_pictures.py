@@ -10,9 +10,9 @@ from postroom import clock
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.pictures import Picture
 from postroom.services import entities
+from postroom.services.messages.drafts.templates import TemplateContent
+from postroom.services.messages.media.pictures import PictureService
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.pictures import PictureService
-from postroom.services.messages.templates import TemplateContent
 from postroom.storage import KeyRange, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

@@ -19,7 +19,7 @@ from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut
 from postroom.services import entities
 from postroom.services.events import Severity
 from postroom.services.messages.message_rows import MessagePart
-from postroom.services.messages.page_rows import FREE
+from postroom.services.messages.sending.page_rows import FREE
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Entity, Store, Value
 from postroom.wiring import Services

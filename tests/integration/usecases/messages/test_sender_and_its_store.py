@@ -23,8 +23,8 @@ from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import settled
 from postroom.sender.policy import RetryPlan
-from postroom.services.messages.holds import Holds
-from postroom.services.messages.page_rows import Page, page_entity
+from postroom.services.messages.sending.holds import Holds
+from postroom.services.messages.sending.page_rows import Page, page_entity
 from postroom.storage import LeaseLost, QueueMessage, Step, Store, StoreUnavailable
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services
@@ -118,8 +118,8 @@ async def test_a_page_that_is_released_can_be_received_again_at_once(
 
     with running_recording_smtp(keep_content=False) as server:
         server.script(Rule("RCPT", reply="451 4.2.1 try later", times=12, each=True))
-        at_once = RetryPlan(first=timedelta(0), longest=timedelta(0))
-        async with sender(services.store, server, tmp_path, at_once):
+        immediately = RetryPlan(first=timedelta(0), longest=timedelta(0))
+        async with sender(services.store, server, tmp_path, immediately):
             await until(is_done, "the message is done")
         assert server.copies() == dict.fromkeys(readers, 1)
 

@@ -10,6 +10,7 @@ from dns.asyncresolver import Resolver
 
 from postroom.checks import Finding, FindingState, check_everything
 from postroom.settings import Settings, load_settings
+from postroom.storage import Entity
 from postroom.wiring import opened_services
 from tests.services.dns_server import resolver_of, running_dns_server
 from tests.services.recording_smtp import Rule, running_recording_smtp
@@ -17,6 +18,7 @@ from tests.services.smtp_sink import SmtpSink
 
 GOOD = {
     "news.contoso.se": ["v=spf1 include:_spf.contoso.se -all", "some-verification=1"],
+    "_spf.contoso.se": ["v=spf1 ip4:192.0.2.0/24 -all"],
     "s1._domainkey.news.contoso.se": ["v=DKIM1; k=ed25519; p=abc="],
     "_dmarc.contoso.se": ["v=DMARC1; p=reject"],
 }
@@ -183,11 +185,11 @@ async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
 
         found = await check_everything(settings, mail_to="ann@example.com")
 
-        assert found[-1].part == "test mail"
+        assert found[-1].part == "test email"
         assert found[-1].state is FindingState.OK
         [mail] = server.accepted()
         assert mail.recipients == ("ann@example.com",)
-        assert b"Subject: Postroom: a test mail" in mail.content
+        assert b"Subject: Postroom: test email" in mail.content
         # From the list's address: the mail server need not let us write in ann's name.
         assert mail.sender == "hello@news.contoso.se"
         assert b"From: Postroom <hello@news.contoso.se>" in mail.content
@@ -213,7 +215,7 @@ async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path
         found = await check_everything(settings, mail_to="ann@example.com")
         assert server.accepted() == []
 
-    assert (found[-1].part, found[-1].state) == ("test mail", FindingState.ERROR)
+    assert (found[-1].part, found[-1].state) == ("test email", FindingState.ERROR)
     assert "create a list" in found[-1].text
     assert "--from" in found[-1].advice
 
@@ -225,3 +227,20 @@ async def test_a_test_mail_that_is_refused_says_why(tmp_path: Path) -> None:
 
     assert found[-1].state is FindingState.ERROR
     assert "550 5.1.1 nobody here" in found[-1].text
+
+
+async def test_the_consent_ledger_is_verified(tmp_path: Path) -> None:
+    settings = await settings_with_a_list(tmp_path, {})
+    async with opened_services(settings) as services:
+        ann = await services.subscriptions.add("news", "ann@example.com", verified=True)
+        found = {each.part: each for each in await check_everything(settings)}
+        assert found["consent ledger"].state is FindingState.OK
+        assert found["consent ledger"].text == "all intact (subscriptions: 1, entries: 1)"
+        table, row = services.store.table("mailinglist"), f"ledger:{ann.guid},000001"
+        entry = await table.get("news", row)
+        assert entry is not None
+        await table.replace(Entity("news", row, {**entry.properties, "Act": "confirmed"}))
+    found = {each.part: each for each in await check_everything(settings)}
+    assert found["consent ledger"].state is FindingState.ERROR
+    broken = f"list news, subscriber {ann.guid}: entry 1 was changed"
+    assert found["consent ledger"].text == broken

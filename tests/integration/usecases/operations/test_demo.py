@@ -11,10 +11,10 @@ import pytest
 from postroom import clock
 from postroom.cli.operations.demo import fill_with_examples
 from postroom.cli.operations.demo.people import invent, totals
-from postroom.cli.operations.demo.plans import DAYS, GARDEN, NEWS, PLANS
+from postroom.cli.operations.demo.plans import DAYS, GARDEN, NEWS, PLANS, SEGMENTS
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.services.audience.growth_history import GrowthPoint
+from postroom.services.audience.growth.growth_history import GrowthPoint
 from postroom.settings import load_settings
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
@@ -42,6 +42,10 @@ async def test_the_demo_has_history_that_every_page_can_show(services: Services)
     before = curve.points[-2]
     await services.growth.count_due()
     assert (await services.growth.curve(now)).points[-2] == before
+
+    for segment, rule in SEGMENTS.items():
+        found = await services.segments.preview(NEWS.name, rule)
+        assert 0 < found.count < size.subscribers / 2, segment
 
     done = (await services.times.done(limit=100)).messages
     assert len(done) == sum(len(plan.mailings) for plan in PLANS)

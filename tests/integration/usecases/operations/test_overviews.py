@@ -12,7 +12,7 @@ import pytest
 from postroom.domain.messages.emails import Counts
 from postroom.services import entities
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.page_rows import page_row
+from postroom.services.messages.sending.page_rows import page_row
 from postroom.services.operations.health import STUCK, Grade, HealthService
 from postroom.storage import Entity, open_store
 from postroom.wiring import Services

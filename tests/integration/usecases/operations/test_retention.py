@@ -12,6 +12,7 @@ from postroom.domain.messages.messages import Message
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.retention import Retention
 from postroom.services import entities
+from postroom.services.audience.suppression.delivery_figures import NOTICED_RATES
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -55,7 +56,8 @@ async def sent_now(services: Services, store: Store, name: str, ago: float) -> M
 async def mentions(store: Store, message: Message) -> list[str]:
     """Where the store still knows of a message."""
     found = []
-    for name in (entities.MESSAGES, entities.ARCHIVE, entities.PAGES, entities.INDEX):
+    tables = (entities.MESSAGES, entities.ARCHIVE, entities.PAGES, entities.INDEX)
+    for name in (*tables, "deliveryfigures", NOTICED_RATES):
         scan = store.table(name).scan()
         found += [f"{name} {e.row}" async for e in scan if message.ref in e.partition + e.row]
     blobs = (await store.container(entities.BODIES).list()).blobs
@@ -68,6 +70,8 @@ async def test_old_messages_go_and_young_ones_stay(services: Services, store: St
     await fill(store, name, 3)
     old, young = await sent(services, store, name, 40), await sent(services, store, name, 20)
     waiting = await schedule_at(services, name, days(2))
+    noticed = Entity(old.ref, "complaints,gmail.com", {"Count": 30})
+    await store.table(NOTICED_RATES).insert(noticed)
 
     assert await Retention(Services(store), archive=KEPT, events=None).remove_old() == 1
 

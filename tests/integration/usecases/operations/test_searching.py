@@ -124,3 +124,9 @@ async def test_the_number_of_recipients_follows_imports_and_sign_ups_at_once(
     counted = await services.growth.count_now(name)
     assert (size.subscribers, size.verified, size.recipients) == (600, 598, 597)
     assert (counted.subscribers, counted.verified, counted.recipients) == (600, 598, 597)
+    waiting = await services.subscriptions.get(name, "user7@example.com")
+    before = (await services.estimates.of(name, None)).recipients
+    waiting = await services.preferences.pause(waiting)
+    assert (await services.estimates.of(name, None)).recipients == before - 1
+    await services.preferences.resume(waiting)
+    assert (await services.estimates.of(name, None)).recipients == before

@@ -19,6 +19,7 @@ from postroom.cli.operations.demo.plans import (
     DAYS,
     NEWS,
     PLANS,
+    SEGMENTS,
     SENT_NOW,
     TO_COME,
     Edition,
@@ -26,6 +27,7 @@ from postroom.cli.operations.demo.plans import (
     html_of,
 )
 from postroom.domain.audience.addresses import Address, address_key
+from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import Counts, EmailOutcome
@@ -35,15 +37,15 @@ from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.domain.messages.refs import new_ref
 from postroom.sender.pages.page_sending import LEFT
 from postroom.services import entities
-from postroom.services.audience.departures import departed_row
-from postroom.services.audience.growth_history import (
+from postroom.services.audience.growth.growth_history import (
     EVERY,
     GrowthHistory,
     list_partition,
     summed,
 )
+from postroom.services.audience.signup.departures import departed_row
 from postroom.services.messages.message_contents import MessageBodies, NewBodies, with_text
-from postroom.services.messages.page_rows import Page, page_entity
+from postroom.services.messages.sending.page_rows import Page, page_entity
 from postroom.settings import Settings
 from postroom.storage import Entity, Operation, Table, Upsert
 from postroom.transport.registry import sends_mail
@@ -114,6 +116,9 @@ async def _create_list(services: Services, plan: ListPlan, now: datetime) -> Non
     created = await services.lists.create(plan.name, plan.description, plan.sender)
     older = msgspec.structs.replace(created, created_at=now - timedelta(days=plan.age))
     await services.store.table(entities.LISTS).replace(entities.list_entity(older), created.etag)
+    await services.fields.declare(plan.name, [Field("city")])
+    for name, rule in SEGMENTS.items():
+        await services.segments.create(plan.name, name, rule)
 
 
 async def _write_people(services: Services, name: ListName, people: Sequence[Person]) -> None:
@@ -139,6 +144,7 @@ def _rows_of(name: ListName, person: Person) -> list[Entity]:
         person.verified_at is not None,
         person.joined,
         person.verified_at,
+        attributes=person.attributes,
     )
     return [entities.subscriber_entity(subscriber), entities.lookup_entity(subscriber)]
 

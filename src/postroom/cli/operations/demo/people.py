@@ -30,6 +30,7 @@ _SURNAMES: Final = (
     *("ueda", "varga", "weber", "xu", "yilmaz", "zimmer", "almeida", "brandt", "cohen", "dubois"),
     *("eriksen", "fischer", "greco", "horvat", "ivanova", "jansen"),
 )
+CITIES: Final = ("Berlin", "Lisbon", "Lyon", "Milan", "Oslo", "Seoul", "Vienna", "Zurich")
 _DOMAINS: Final = (  # RFC 2606: nobody's
     *("example.com", "example.net", "example.org"),
     *("mail.example.com", "post.example.net", "inbox.example.org"),
@@ -51,6 +52,14 @@ class Person(msgspec.Struct):
     verified_at: datetime | None
     left_at: datetime | None = None
     dead: bool = False
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Return what the list knows about them: everybody's name, and the city of most."""
+        first, last = self.address.partition("@")[0].split(".")
+        number = int(self.guid[:8], 16)
+        known = {"first_name": first.title(), "last_name": last.title()}
+        return known | ({"city": CITIES[number % len(CITIES)]} if number % 10 else {})
 
     def is_on(self, at: datetime) -> bool:
         return self.joined <= at and (self.left_at is None or self.left_at > at)

@@ -90,6 +90,12 @@ GARDEN: Final = ListPlan(
 )
 PLANS: Final = (NEWS, PRODUCT, GARDEN)
 
+SEGMENTS: Final = {
+    "new-subscribers": "joined within 30 days",
+    "berlin": 'city = "Berlin"',
+}
+"""Each list's segments: names and rules."""
+
 SENT_NOW: Final = Edition(0, "Advent market: the programme", "Four weekends, sixty stalls.")
 TO_COME: Final = Edition(-3, "Winter is coming: a third off", "Everything that keeps you warm.")
 

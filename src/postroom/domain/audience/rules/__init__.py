@@ -9,7 +9,13 @@ from postroom.domain.audience.rules.checking import check_rule, operators_of
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.evaluating import compile_rule, explain
 from postroom.domain.audience.rules.parsing import parse_rule
-from postroom.domain.audience.rules.syntax import Rule, fields_of, text_of, with_field_renamed
+from postroom.domain.audience.rules.syntax import (
+    Rule,
+    fields_of,
+    messages_of,
+    text_of,
+    with_field_renamed,
+)
 from postroom.domain.audience.rules.trees import tree_of
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "compile_rule",
     "explain",
     "fields_of",
+    "messages_of",
     "operators_of",
     "parse_rule",
     "text_of",

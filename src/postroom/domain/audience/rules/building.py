@@ -25,6 +25,8 @@ from postroom.domain.audience.rules.syntax import (
     Rule,
     Unit,
 )
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.refs import parse_ref
 
 LONGEST_PERIOD: Final = 100_000
 MOST_DIGITS: Final = 15  # a float represents as many exactly
@@ -125,6 +127,14 @@ class _Builder(Transformer[Token, Any]):
 
     def not_empty(self, name: Token) -> Rule:
         return _comparison(name, Operator.NOT_EMPTY)
+
+    def received(self, ref: Token) -> Rule:
+        try:
+            message = parse_ref(str(ref))  # a token could not be written as JSON
+        except Invalid:
+            problem = f"expected the reference of a message, which has 18 digits, not {ref[:40]}"
+            raise RuleError(_place(ref), problem) from None
+        return Comparison("email", Operator.RECEIVED, (message,), place=_place(ref))
 
     def text(self, token: Token) -> str:
         return _ESCAPED.sub(r"\1", token[1:-1])

@@ -45,9 +45,16 @@ def operators_of(kind: FieldType) -> list[Operator]:
     return [each for each in Operator if each in _OPERATORS[kind]]
 
 
-def check_rule(rule: Rule, fields: Mapping[str, FieldType]) -> None:
-    """Raise `RuleError` if a field does not exist, or if its type rules out the comparison."""
+def check_rule(
+    rule: Rule, fields: Mapping[str, FieldType], *, may_ask_messages: bool = False
+) -> None:
+    """Raise `RuleError` if a field does not exist, or if its type rules out the comparison; also if
+    the rule asks who received a message, unless it may."""
     for each in comparisons(rule):
+        if each.operator is Operator.RECEIVED:
+            if not may_ask_messages:
+                raise RuleError(each.place, "received can be used in segments only")
+            continue
         kind = fields.get(each.field)
         if kind is None:
             raise RuleError(each.place, _unknown(each.field, fields))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator as op
 import unicodedata
 from calendar import monthrange
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from datetime import date, timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.rules.syntax import (
     AllOf,
@@ -26,6 +27,11 @@ from postroom.domain.audience.rules.syntax import (
 
 Row: TypeAlias = Mapping[str, FieldValue]
 Selects: TypeAlias = Callable[[Row], bool]
+Received: TypeAlias = Mapping[str, Container[str]]
+"""Messages by their references, with the keys of the addresses that received them. It is asked for
+each subscriber again, so it may have those of a few neighbours at a time."""
+
+NOBODY: Final[Received] = {}
 
 _ORDER: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
     Operator.LESS: op.lt,
@@ -50,35 +56,37 @@ class Reason(msgspec.Struct, frozen=True):
     parts: tuple[Reason, ...] = ()
 
 
-def compile_rule(rule: Rule, today: date) -> Selects:
+def compile_rule(rule: Rule, today: date, received: Received = NOBODY) -> Selects:
     """Return a function that says whether the rule selects a subscriber with these fields.
+    `received` has all messages that the rule names.
 
     An empty field equals nothing, and is neither more nor less than anything: `!=` and `not in`
     select it, and every other comparison but `is empty` does not.
     """
     match rule:
         case Comparison():
-            return _compare(rule, today)
+            return _compare(rule, today, received)
         case Not(part):
-            holds = compile_rule(part, today)
+            holds = compile_rule(part, today, received)
             return lambda row: not holds(row)
         case AllOf(parts):
-            each = [compile_rule(part, today) for part in parts]
+            each = [compile_rule(part, today, received) for part in parts]
             return lambda row: all(holds(row) for holds in each)
         case AnyOf(parts):
-            each = [compile_rule(part, today) for part in parts]
+            each = [compile_rule(part, today, received) for part in parts]
             return lambda row: any(holds(row) for holds in each)
 
 
-def explain(rule: Rule, row: Row, today: date) -> Reason:
+def explain(rule: Rule, row: Row, today: date, received: Received = NOBODY) -> Reason:
     """Say of each part of the rule whether it holds for a subscriber."""
     parts: tuple[Rule, ...] = ()
     if isinstance(rule, Not):
         parts = (rule.part,)
     elif isinstance(rule, AllOf | AnyOf):
         parts = rule.parts
-    holds = compile_rule(rule, today)(row)
-    return Reason(text_of(rule), holds, tuple(explain(each, row, today) for each in parts))
+    holds = compile_rule(rule, today, received)(row)
+    inner = tuple(explain(each, row, today, received) for each in parts)
+    return Reason(text_of(rule), holds, inner)
 
 
 def first_day(period: Period, today: date) -> date:
@@ -102,8 +110,11 @@ def _months_before(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def _compare(rule: Comparison, today: date) -> Selects:
+def _compare(rule: Comparison, today: date, received: Received) -> Selects:
     name = rule.field
+    if rule.operator is Operator.RECEIVED:
+        ref = str(rule.values[0])
+        return lambda row: address_key(Address(str(row[name]))) in received[ref]
     if rule.operator is Operator.EMPTY:
         return lambda row: is_empty(row.get(name))
     if rule.operator is Operator.NOT_EMPTY:
@@ -143,7 +154,7 @@ def is_empty(value: FieldValue) -> bool:
 
 
 def _is_several(value: FieldValue) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
+    return isinstance(value, list | tuple)  # asked a million times: `Sequence` takes much longer
 
 
 def _comparable(value: FieldValue) -> Any:

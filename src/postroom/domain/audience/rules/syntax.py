@@ -32,6 +32,7 @@ class Operator(StrEnum):
     WITHIN = "within"
     EMPTY = "is empty"
     NOT_EMPTY = "is not empty"
+    RECEIVED = "received"
 
 
 class Unit(StrEnum):
@@ -42,7 +43,7 @@ class Unit(StrEnum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something stands in the text of a rule, both counted from 1."""
+    """Where something is in the text of a rule, both counted from 1."""
 
     line: int = 1
     column: int = 1
@@ -58,7 +59,8 @@ class Period(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """One field compared with some values: none for `is empty`, several for `in (…)`.
 
-    `within` has a period instead.
+    `within` has a period instead. `received REF` is about the address: its field is `email`, its
+    value the reference of a message.
     """
 
     field: str
@@ -101,6 +103,15 @@ def fields_of(rule: Rule) -> set[str]:
     return {each.field for each in comparisons(rule)}
 
 
+def messages_of(rule: Rule) -> dict[str, Place]:
+    """Return the messages of whose recipients the rule asks, and where it names them first."""
+    found: dict[str, Place] = {}
+    for each in comparisons(rule):
+        if each.operator is Operator.RECEIVED:
+            found.setdefault(str(each.values[0]), each.place)
+    return found
+
+
 def with_field_renamed(rule: Rule, old: str, new: str) -> Rule:
     """Return the rule with another name of a field."""
     match rule:
@@ -132,6 +143,8 @@ def _in_parentheses(rule: Rule, kinds: tuple[type, ...]) -> str:
 
 
 def _comparison_text(rule: Comparison) -> str:
+    if rule.operator is Operator.RECEIVED:
+        return f"{rule.operator} {rule.values[0]}"
     words = [rule.field, rule.operator.value]
     if rule.period is not None:
         words += [str(rule.period.count), rule.period.unit.value]
@@ -143,7 +156,7 @@ def _comparison_text(rule: Comparison) -> str:
 
 
 def literal_text(value: Literal) -> str:
-    """Write a value as it stands in a rule."""
+    """Write a value as a rule contains it."""
     match value:
         case str():
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

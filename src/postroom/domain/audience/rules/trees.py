@@ -10,6 +10,7 @@ from postroom.domain.audience.rules.syntax import (
     Comparison,
     Literal,
     Not,
+    Operator,
     Period,
     Rule,
     literal_text,
@@ -44,6 +45,8 @@ def _tree(rule: Rule) -> TreeRow | TreeGroup:
     match rule:
         case Comparison(period=Period() as period):
             return TreeRow(rule.field, rule.operator.value, (str(period.count),), period.unit.value)
+        case Comparison(operator=Operator.RECEIVED):
+            return TreeRow("received", rule.operator.value, tuple(map(_value, rule.values)))
         case Comparison():
             return TreeRow(rule.field, rule.operator.value, tuple(map(_value, rule.values)))
         case Not(part):

@@ -1,8 +1,8 @@
 """Files to import: a CSV file, or a zip archive of some, such as Mailchimp's export.
 
 The members of an archive are copied to temporary files, as far as their size allows. Those whose
-name says that their addresses must not get mail come first, so that an interrupted import never
-leaves such an address in use.
+name says that their addresses must not receive email come first, so that an interrupted import
+never leaves such an address in use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DAMAGED_NUMBERS: Final = (None, errno.EINVAL)
 
 
 class FilePart(msgspec.Struct, frozen=True):
-    """A CSV file. In an archive it has a name, which may say how its addresses stand."""
+    """A CSV file. In an archive it has a name, which may give the status of its addresses."""
 
     file: BinaryIO
     name: str = ""

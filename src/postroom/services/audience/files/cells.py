@@ -1,4 +1,4 @@
-"""Cells of CSV files: how they are compared, shown, and kept from being taken for formulas."""
+"""Cells of CSV files: how they are compared, shown, and protected from being read as formulas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROTECTED_FORMULA: Final = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
 
 
 def protected(cell: str) -> str:
-    """Return the cell so that a spreadsheet takes it for text."""
+    """Return the cell so that a spreadsheet treats it as text."""
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 

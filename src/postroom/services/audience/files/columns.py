@@ -10,7 +10,7 @@ Case, spaces and punctuation of a column's name do not matter: `E-Mail_Address` 
 | `status` and the like, `state`       | one of `STATUS_WORDS`; a `state` may also be a place, so |
 |                                      | a word that is none of these says nothing there          |
 | `unsubscribed`, `unsub_time`, …      | anything but a no: this address has unsubscribed         |
-| `blocklisted`, `bounced`, …          | anything but a no: this address must not get mail        |
+| `blocklisted`, `bounced`, …          | anything but a no: this address must not receive email  |
 | the name or label of a field         | its value (`field_columns.py`); empty says nothing       |
 
 Of several columns the strictest counts: blocked, unsubscribed, pending, confirmed, in this order. A
@@ -91,7 +91,8 @@ class ColumnPlan(msgspec.Struct, frozen=True):
 
     `fields` are those of the list; with `create_fields`, other columns become fields, too. `chosen`
     says for columns, by their names, what they are used for. `least` is how all addresses of the
-    file stand at least, with the word for it.
+    file stand at least, with the word for it. `values` has the different values of columns that
+    become choices.
     """
 
     fields: Fields = Fields()
@@ -99,6 +100,7 @@ class ColumnPlan(msgspec.Struct, frozen=True):
     chosen: Mapping[str, ColumnChoice] = {}
     date_order: DateOrder = DateOrder.YEAR_FIRST
     least: tuple[Standing, str] | None = None
+    values: Mapping[int, Sequence[str]] = {}
 
 
 class FileColumn(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ class Columns:
         self._meanings = self._find_meanings(chosen)
         self.verified = self._place(Meaning.VERIFIED)
         self.blocked = self._place(Meaning.BLOCKED)
+        self.foreign_id = self._place(Meaning.FOREIGN_ID)
         self.fields = self._field_columns(plan, chosen)
         self._least = plan.least or _least(self.tool)
         # A column can fill a field, too. Then its words need not be those of a status.
@@ -187,6 +190,8 @@ class Columns:
             full_name=self._place(Meaning.NAME),
             json=self._place(Meaning.ATTRIBUTES),
             date_order=plan.date_order,
+            extend=creates,
+            values=plan.values,
         )
 
     @property
@@ -244,6 +249,7 @@ _DETAILS: Final = frozenset(
         Meaning.JOINED_FROM,
         Meaning.CONFIRMED_FROM,
         Meaning.NOTE,
+        Meaning.FOREIGN_ID,
     }
 )
 

@@ -12,11 +12,11 @@ import msgspec
 
 from postroom.domain.audience.fields import Field, value_text
 from postroom.domain.audience.lists import Subscriber
+from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.cells import protected
-from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.segments import SegmentService
-from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.audience.signup.subscriptions import SubscriptionService
+from postroom.services.audience.targeting.segments import SegmentService
 from postroom.services.resources.audience import describe_subscriber
 
 HEADER = ("email", "verified", "blocked", "created_at")

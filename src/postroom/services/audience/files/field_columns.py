@@ -20,6 +20,7 @@ from postroom.domain.audience.fields import (
     BUILT_IN,
     LARGEST_ATTRIBUTES,
     LONGEST_LABEL,
+    MOST_CHOICES,
     MOST_FIELDS,
     Field,
     Fields,
@@ -43,6 +44,9 @@ BUILT_IN_NAMES: Final = {
     "source": ("source", "quelle", "출처", "источник"),
 }  # fmt: skip
 """What spreadsheets and other services call the columns, in five languages."""
+
+TAG_NAMES: Final = frozenset({"tags", "labels", "étiquettes", "schlagwörter", "태그", "теги"})
+"""Columns that have several short texts for each subscriber."""
 
 _DAY: Final = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ].*)?", re.ASCII)
 _DAY_FIRST: Final = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
@@ -71,6 +75,10 @@ class FieldColumns:
     to be declared first. Columns are `chosen` for a field, made to `create` one of a type, or
     `free`: then their names decide, and of those in `create_from` new fields are made. `full_name`
     is the column of whole names, `json` that of attributes as JSON.
+
+    The different values of columns in `open_places` become the choices of a field, once `values`
+    has them; `extended` has declared fields with more choices. With `extend`, a column may add
+    choices to a field that the list declares.
     """
 
     def __init__(
@@ -85,10 +93,14 @@ class FieldColumns:
         full_name: int | None = None,
         json: int | None = None,
         date_order: DateOrder = DateOrder.YEAR_FIRST,
+        extend: bool = False,
+        values: Mapping[int, Sequence[str]] = {},
     ) -> None:
         known = _known_names(fields)
         self.places: dict[int, str] = {}
         self.new: dict[str, Field] = {}
+        self.extended: dict[str, Field] = {}
+        self.open_places: set[int] = set()
         for place, field in chosen.items():
             self._choose(place, field, fields)
         for place, name in free.items():
@@ -102,16 +114,15 @@ class FieldColumns:
                 self.places[place] = field  # an earlier import of this file has created it
             elif squeezed(names[place]):
                 if len(self.new) == MOST_FIELDS:
-                    problem = (
-                        f"would create more than {MOST_FIELDS} fields, the most a list can have"
-                    )
+                    problem = f"would create more than {MOST_FIELDS} fields, the maximum of a list"
                     raise Invalid("columns", problem)
-                new = _new_field(names[place], create.get(place, FieldType.TEXT), taken)
+                new = self._new_field(place, names[place], create.get(place), taken, values)
                 self.new[new.name] = new
                 taken.add(new.name)
                 self.places[place] = new.name
+        self._extend(fields, create if not extend else self.places, values)
         self._required = [each.name for each in fields.declared if each.required]
-        everything = {each.name: each for each in fields.all} | self.new
+        everything = {each.name: each for each in fields.all} | self.new | self.extended
         most = _MOST_KEPT // max(len(self.places), 1)
         self._cells: list[tuple[int, dict[str, str]]] = [
             (place, _Cells(everything[name], date_order, most))
@@ -129,6 +140,44 @@ class FieldColumns:
         if field in self.places.values():
             raise Invalid("columns", f"two columns are chosen for the field {field}: choose one")
         self.places[place] = field
+
+    def _new_field(
+        self,
+        place: int,
+        column: str,
+        kind: FieldType | None,
+        taken: Collection[str],
+        values: Mapping[int, Sequence[str]],
+    ) -> Field:
+        """Return a field for a column. Tags become choices, if there are not too many."""
+        is_tags = kind is None and squeezed(column) in TAG_NAMES
+        if kind is not FieldType.CHOICES and not is_tags:
+            return _new_field(column, kind or FieldType.TEXT, taken)
+        self.open_places.add(place)
+        found = tuple(values.get(place, ()))
+        if len(found) > MOST_CHOICES and not is_tags:
+            problem = f"has more than {MOST_CHOICES} different values: import it as text"
+            raise Invalid("columns", f"the column {shown(column)} {problem}")
+        if not 1 <= len(found) <= MOST_CHOICES:
+            return _new_field(column, FieldType.TEXT, taken)
+        new = _new_field(column, FieldType.CHOICES, taken)
+        return msgspec.structs.replace(new, choices=found)
+
+    def _extend(
+        self, fields: Fields, places: Collection[int], values: Mapping[int, Sequence[str]]
+    ) -> None:
+        """Add choices to fields of the list for values that are new."""
+        own = {each.name: each for each in fields.own}
+        for place in places:
+            field = own.get(self.places.get(place, ""))
+            if field is None or field.type is not FieldType.CHOICES:
+                continue
+            self.open_places.add(place)
+            known = {each.casefold() for each in field.choices}
+            more = tuple(each for each in values.get(place, ()) if each.casefold() not in known)
+            if more and len(known) + len(more) <= MOST_CHOICES:
+                choices = (*field.choices, *more)
+                self.extended[field.name] = msgspec.structs.replace(field, choices=choices)
 
     @property
     def is_needed(self) -> bool:

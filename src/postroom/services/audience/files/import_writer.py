@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
+from postroom.domain.audience.consent import (
+    ConsentSource,
+    act_between,
+    import_entry,
+)
 from postroom.domain.audience.fields import check_size
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guids
+from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import Invalid
 from postroom.services import entities
-from postroom.services.audience.departures import Departures
+from postroom.services.audience.consent.ledger_rows import LedgerRows, import_entity, inserts
 from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
 from postroom.services.audience.files.meanings import Meaning
-from postroom.services.audience.files.reading_ahead import (
-    BATCH,
-    AddressBatch,
-    PreparedChunk,
-    batches_of,
-)
+from postroom.services.audience.files.reading_ahead import AddressBatch, PreparedChunk
 from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
 from postroom.services.audience.files.subscriber_lines import Chunk
-from postroom.services.audience.list_growth import Figures, figures_of
-from postroom.services.audience.subscriber_rows import insertion
-from postroom.services.concurrency import retry_on_conflict
-from postroom.storage import Conflict, Entity, KeyRange, NotFound, Operation, Replace, Table
+from postroom.services.audience.files.unsubscribed_lines import UnsubscribedLines
+from postroom.services.audience.growth.list_growth import Figures, figures_of
+from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.subscriber_rows import neighbours
+from postroom.services.audience.suppression.suppression_rows import (
+    SuppressedDigests,
+    SuppressionRows,
+    blocked_by,
+)
+from postroom.services.concurrency import all_of, retry_on_conflict
+from postroom.storage import Conflict, Insert, Operation, Replace, Table
 
 BATCHES_AT_ONCE = 32
+_CHANGES = 33  # subscribers: each with look-up row and entry, in the 100 operations of a batch
+
+_FRESH_SECONDS: Final = 20.0
+"""How old the known suppressions may be. What is suppressed meanwhile is written onto the rows of
+subscribers once more after a minute."""
 
 
 class ImportWriter:
@@ -41,14 +54,26 @@ class ImportWriter:
         self,
         rows: Table,
         departures: Departures,
+        suppressions: SuppressionRows,
+        foreign_ids: ForeignIds,
         name: ListName,
         report: ImportReport,
         *,
         default_verified: bool,
         existing: Existing,
+        source: ConsentSource,
     ) -> None:
         self._rows = rows
-        self._departures = departures
+        self._ledger = LedgerRows(rows)
+        self._source = source
+        self._suppressions = suppressions
+        self._foreign_ids = foreign_ids
+        self._owners: dict[str, SubscriberGuid] = {}
+        """Of ids of another tool, in the chunk that is being written."""
+        self._digests: SuppressedDigests | None = None
+        self._digests_until = 0.0
+        self._suppressed: dict[AddressKey, list[Suppression]] = {}
+        """The suppressions of addresses of the chunk that is being written."""
         self._list = name
         self._report = report
         self._default_verified = default_verified
@@ -59,7 +84,7 @@ class ImportWriter:
         self._now = clock.now()
         # As long as no address was on the list, rows are inserted without reading first.
         self._reads_first = report.dry_run
-        self._unsubscribed: set[AddressKey] = set()
+        self._unsubscribed = UnsubscribedLines(rows, departures, name, report, source, self._now)
         self._blocked: set[AddressKey] = set()
         self._change = Figures()
 
@@ -68,39 +93,31 @@ class ImportWriter:
         change, self._change = self._change, Figures()
         return Figures() if self._report.dry_run else change
 
+    async def look_up_suppressed(self, chunk: Chunk) -> None:
+        """Find the addresses of a chunk that must not receive email; they are blocked as they are
+        written."""
+        if self._digests is None or clock.monotonic() > self._digests_until:
+            self._digests = await self._suppressions.snapshot()
+            self._digests_until = clock.monotonic() + _FRESH_SECONDS
+        digests, self._suppressed = self._digests, {}
+        if not digests:
+            return
+        likely = await asyncio.to_thread(lambda: list(filter(digests.may_hold, chunk.wanted)))
+        work_left = iter(likely)
+
+        async def work() -> None:
+            for address in work_left:
+                found = await self._suppressions.of_address(address)
+                if any(each.counts_for(self._list, self._now) for each in found):
+                    self._suppressed[address] = found
+                    chunk.details.setdefault(address, {})
+
+        await all_of(work() for _ in range(BATCHES_AT_ONCE))
+
     async def unsubscribe(self, prepared: PreparedChunk) -> None:
         """Remove addresses that unsubscribed according to a line of this or an earlier chunk."""
-        chunk = prepared.chunk
-        back = self._unsubscribed & chunk.wanted.keys() if self._unsubscribed else set()
-        for each in back:
-            del chunk.wanted[each]
-            chunk.watched.pop(each, None)
-        if back:
-            self._report.unsubscribed += len(back)
-            prepared.batches = await asyncio.to_thread(batches_of, chunk.wanted)
-        self._unsubscribed.update(chunk.unsubscribed)
-        self._blocked.update(chunk.blocked)
-        unsubscribed = sorted(chunk.unsubscribed)
-        for start in range(0, len(unsubscribed), BATCH):
-            await self._unsubscribe(unsubscribed[start : start + BATCH])
-
-    async def _unsubscribe(self, addresses: list[AddressKey]) -> None:
-        there = {
-            key: each for key, each in (await self._read(addresses)).items() if key in addresses
-        }
-        known = await self._departures.known(self._list, addresses)
-        unchanged = len(known - there.keys())
-        self._report.unchanged += unchanged
-        self._report.unsubscribed += len(addresses) - unchanged
-        if self._report.dry_run:
-            return
-        # Recorded first: an interruption may leave someone on the list, but is never forgotten.
-        new = [each for each in addresses if each not in known]
-        await self._departures.note_many(self._list, new, self._now)
-        for subscriber in there.values():
-            with suppress(NotFound):  # removed by another process at this moment
-                await self._rows.apply(entities.subscriber_removal(subscriber))
-                self._change += -figures_of(subscriber)
+        self._blocked.update(prepared.chunk.blocked)
+        self._change += await self._unsubscribed.remove(prepared)
 
     def taken_rejected(self) -> list[RejectedLine]:
         """Return the lines that were rejected while they were written, since the last call."""
@@ -119,33 +136,85 @@ class ImportWriter:
                     on_done(batch.end)
 
         await all_of(work() for _ in range(BATCHES_AT_ONCE))
+        if self._owners and not self._report.dry_run:
+            await self._foreign_ids.note(self._list, self._owners)
+        self._owners = {}
 
     async def _write_batch(self, chunk: Chunk, batch: AddressBatch) -> None:
         """Add new addresses and change the others, even if other processes do so, too."""
         addresses, guids = batch.addresses, batch.guids
-
-        async def attempt() -> None:
-            nonlocal guids
-            there: dict[AddressKey, Subscriber] = {}
-            if self._reads_first:
-                there = await self._read(addresses)
-                self._reads_first = bool(there) or self._report.dry_run
-            operations, added, updated, change = self._operations(chunk, addresses, guids, there)
+        if not self._reads_first:
             try:
-                if operations and not self._report.dry_run:
-                    await self._rows.apply(operations)
+                await self._write_part(chunk, addresses, guids, {})
+                return
             except Conflict:
                 self._reads_first = True
                 guids = new_guids(len(addresses))  # one of them may be taken
+        for start in range(0, len(addresses), _CHANGES):
+            part = slice(start, start + _CHANGES)
+            await self._write_slowly(chunk, addresses[part], guids[part])
+
+    async def _write_slowly(
+        self, chunk: Chunk, addresses: list[AddressKey], guids: list[SubscriberGuid]
+    ) -> None:
+        """Read first which addresses are on the list."""
+
+        async def attempt() -> None:
+            nonlocal guids
+            there = await neighbours(self._rows, self._list, addresses)
+            self._reads_first = bool(there) or self._report.dry_run
+            try:
+                await self._write_part(chunk, addresses, guids, there)
+            except Conflict:
+                self._reads_first = True
+                guids = new_guids(len(addresses))
                 raise
-            self._change += change
-            self._report.added += added
-            self._report.updated += updated
-            too_large = len(self._too_large.keys() & set(addresses)) if self._too_large else 0
-            self._report.unchanged += len(addresses) - added - updated - too_large
-            self._count_states(chunk, addresses, there)
 
         await retry_on_conflict(attempt, "list", self._list)
+
+    async def _write_part(
+        self,
+        chunk: Chunk,
+        addresses: list[AddressKey],
+        guids: list[SubscriberGuid],
+        there: dict[AddressKey, Subscriber],
+    ) -> None:
+        """Write addresses in one batch, and count them. `Conflict`."""
+        operations, added, changed, change = self._operations(chunk, addresses, guids, there)
+        if not self._report.dry_run:
+            operations += await self._replacements(changed)
+            await self._apply(operations, changed)
+        self._change += change
+        self._report.added += added
+        self._report.updated += len(changed)
+        too_large = len(self._too_large.keys() & set(addresses)) if self._too_large else 0
+        self._report.unchanged += len(addresses) - added - len(changed) - too_large
+        self._count_states(chunk, addresses, there)
+        if chunk.details:
+            self._note_owners(chunk, addresses, guids, there)
+
+    def _note_owners(
+        self,
+        chunk: Chunk,
+        addresses: list[AddressKey],
+        guids: list[SubscriberGuid],
+        there: dict[AddressKey, Subscriber],
+    ) -> None:
+        for address, guid in zip(addresses, guids, strict=True):
+            foreign_id = chunk.details.get(address, {}).get(Meaning.FOREIGN_ID)
+            if foreign_id:
+                self._owners[foreign_id] = there[address].guid if address in there else guid
+
+    async def _apply(
+        self, operations: list[Operation], changed: list[tuple[Subscriber, Subscriber]]
+    ) -> None:
+        try:
+            if operations:
+                await self._rows.apply(operations)
+        except Conflict:
+            for old, _ in changed:
+                self._ledger.note_conflict(old.guid)
+            raise
 
     def _operations(
         self,
@@ -153,14 +222,14 @@ class ImportWriter:
         addresses: list[AddressKey],
         guids: list[SubscriberGuid],
         there: dict[AddressKey, Subscriber],
-    ) -> tuple[list[Operation], int, int, Figures]:
-        """Return the operations for these addresses, how many are added, how many are changed, and
-        the change of the list's figures."""
+    ) -> tuple[list[Operation], int, list[tuple[Subscriber, Subscriber]], Figures]:
+        """Return the operations that add new addresses, how many those are, the subscribers that
+        are changed (before and after), and the change of the list's figures."""
         change = Figures()
         operations: list[Operation] = []
         new: dict[bool, dict[AddressKey, SubscriberGuid]] = {True: {}, False: {}}
         single: dict[AddressKey, Subscriber] = {}
-        updated = 0
+        replaced: list[tuple[Subscriber, Subscriber]] = []
         for address, guid in zip(addresses, guids, strict=True):
             said = chunk.wanted[address]
             old = there.get(address)
@@ -174,10 +243,15 @@ class ImportWriter:
             changed = self._changed(old, said, chunk.blocked.get(address))
             if (described := chunk.attributes.get(address)) is not None:
                 changed = self._described(changed, described, chunk.numbers[address])
+            if address in self._suppressed:
+                changed = blocked_by(changed, self._suppressed[address], self._now)
             if changed != old:
-                operations.append(Replace(entities.subscriber_entity(changed), old.etag))
-                updated += 1
+                replaced.append((old, changed))
                 change += figures_of(changed) + -figures_of(old)
+        members = [*new[True].values(), *new[False].values(), *(s.guid for s in single.values())]
+        entry = import_entry(self._list, members, self._source.origin, self._now)
+        if members:
+            operations.append(Insert(import_entity(entry)))
         for verified, added in new.items():
             if added:
                 blocked = len(chunk.blocked.keys() & added.keys()) if chunk.blocked else 0
@@ -192,11 +266,26 @@ class ImportWriter:
                     chunk.blocked,
                     chunk.spellings,
                     chunk.attributes,
+                    str(entry.head),
                 )
         for subscriber in single.values():
-            operations += insertion(subscriber)
+            operations += inserts(subscriber, entry.head)
             change += figures_of(subscriber)
-        return operations, sum(map(len, new.values())) + len(single), updated, change
+        return operations, len(members), replaced, change
+
+    async def _replacements(self, changed: list[tuple[Subscriber, Subscriber]]) -> list[Operation]:
+        """Return what replaces subscribers, each with an entry in the ledger."""
+        operations: list[Operation] = [
+            Replace(entities.subscriber_entity(new), old.etag) for old, new in changed
+        ]
+        if not changed:
+            return operations
+        heads = await self._ledger.heads(self._list, [old.guid for old, _ in changed])
+        for old, new in changed:
+            if (act := act_between(old, new)) is not None:
+                head = heads[old.guid]
+                operations += await self._ledger.added(new, act[0], self._source, act[1], head)
+        return operations
 
     def _new(
         self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid, *, verified: bool
@@ -206,7 +295,7 @@ class ImportWriter:
         joined = time_of(details.get(Meaning.JOINED, ""), self._now) or self._now
         confirmed = time_of(details.get(Meaning.CONFIRMED_AT, ""), self._now) or joined
         attributes = chunk.attributes.get(address)
-        return Subscriber(
+        new = Subscriber(
             list_name=self._list,
             address=chunk.spellings.get(address, address),
             guid=guid,
@@ -218,11 +307,12 @@ class ImportWriter:
             note=note_of(details),
             consent=consent_of(details),
         )
+        return blocked_by(new, self._suppressed.get(address, ()), self._now)
 
     def _count_states(
         self, chunk: Chunk, addresses: list[AddressKey], there: dict[AddressKey, Subscriber]
     ) -> None:
-        """Count the newly confirmed and those that their line blocks."""
+        """Count the newly confirmed and those that their line or a suppression blocks."""
         wanted, default = chunk.wanted, self._default_verified
         for address in addresses:
             said = wanted[address]
@@ -232,6 +322,9 @@ class ImportWriter:
                 self._report.confirmed += default if said is None else said
         if chunk.blocked:
             self._report.blocked += len(chunk.blocked.keys() & set(addresses))
+        if self._suppressed:
+            by_suppression = self._suppressed.keys() - chunk.blocked.keys()
+            self._report.blocked += len(by_suppression & set(addresses))
 
     def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
         """Return the subscriber as its line says. A line does not confirm an address that an
@@ -240,7 +333,9 @@ class ImportWriter:
         if said is not None and said != old.verified and not is_out:
             verified_at = self._now if said else None
             old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
-        return old if blocked is None else msgspec.structs.replace(old, blocked=blocked)
+        if blocked is None or old.is_suppressed:
+            return old
+        return msgspec.structs.replace(old, blocked=blocked)
 
     def _described(self, old: Subscriber, attributes: str, line: int) -> Subscriber:
         """Return the subscriber with the values of its line, as far as it takes them."""
@@ -259,32 +354,3 @@ class ImportWriter:
         except Invalid as exc:
             self._too_large[old.key] = RejectedLine(line, old.address, f"the fields {exc.problem}")
             return old
-
-    async def _read(self, addresses: list[AddressKey]) -> dict[AddressKey, Subscriber]:
-        """Return those of these addresses that are on the list.
-
-        They are close together in key order, so one query finds them; if there are too many others
-        in between, each is read on its own.
-        """
-        first, last = entities.email_row(addresses[0]), entities.email_row(addresses[-1])
-        result = await self._rows.query(
-            KeyRange.only(self._list), KeyRange.between(first, last), limit=4 * BATCH
-        )
-        rows: Sequence[Entity | None] = result.entities
-        if result.next is not None:
-            rows = await asyncio.gather(
-                *(self._rows.get(self._list, entities.email_row(each)) for each in addresses)
-            )
-        found = (entities.subscriber_from(each) for each in rows if each is not None)
-        return {each.key: each for each in found}
-
-
-async def all_of(works: Iterator[Coroutine[Any, Any, None]]) -> None:
-    """Run all at the same time. If one fails, cancel the others and raise its error unchanged."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)

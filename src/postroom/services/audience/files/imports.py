@@ -9,7 +9,9 @@
 - Columns that are named like fields of the list fill them (`field_columns.py`). A value that does
   not fit its field rejects the line, and so does a missing value of a required field, for a new
   address. What happens to the values of an address that is on the list is up to the caller.
-- A blocked address stays blocked. A line with a reason blocks its address.
+- An id in old unsubscribe links is recorded with the subscriber.
+- A blocked address stays blocked. A line with a reason blocks its address. A suppressed address is
+  added, and blocked by its suppression.
 - An address that has unsubscribed elsewhere, according to its line, is removed and recorded as a
   departure: no other line of the file and no later import adds it again.
 - Subscribers who unsubscribed here are rejected, unless the caller re-subscribes them.
@@ -31,13 +33,15 @@ from typing import BinaryIO
 import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
+from postroom.domain.audience.consent import BY_IMPORT, ConsentSource
 from postroom.domain.audience.fields import Field, parse_fields
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.renamed_fields import former_names
 from postroom.domain.errors import Invalid
 from postroom.services import entities
-from postroom.services.audience.departures import DepartedFrom, Departures
+from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.archives import FilePart, opened_parts
+from postroom.services.audience.files.choice_values import with_more_choices
 from postroom.services.audience.files.columns import ColumnPlan, parse_choice
 from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import (
@@ -46,7 +50,7 @@ from postroom.services.audience.files.import_report import (
     RejectedLine,
     UnusableLines,
 )
-from postroom.services.audience.files.import_writer import BATCHES_AT_ONCE, ImportWriter, all_of
+from postroom.services.audience.files.import_writer import BATCHES_AT_ONCE, ImportWriter
 from postroom.services.audience.files.reading_ahead import (
     PreparedChunk,
     batches_of,
@@ -54,10 +58,12 @@ from postroom.services.audience.files.reading_ahead import (
     read_ahead,
 )
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
-from postroom.services.audience.list_fields import FieldService
-from postroom.services.audience.list_growth import ListCounts
+from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
-from postroom.services.concurrency import retry_on_conflict
+from postroom.services.audience.signup.departures import DepartedFrom, Departures
+from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.suppression.suppression_rows import SuppressionRows
+from postroom.services.concurrency import all_of, retry_on_conflict
 from postroom.services.events import EventService
 from postroom.storage import Store
 
@@ -80,6 +86,8 @@ class ImportService:
         self._lists = lists
         self._fields = fields
         self._departures = Departures(store)
+        self._suppressions = SuppressionRows(store)
+        self._foreign_ids = ForeignIds(store)
         self._events = events
         self._counts = counts
 
@@ -98,6 +106,7 @@ class ImportService:
         dry_run: bool = False,
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
+        source: ConsentSource = BY_IMPORT,
     ) -> ImportReport:
         """Import a CSV file or an archive of some; it must be seekable. `NoSuch` list; `Invalid`.
 
@@ -118,10 +127,13 @@ class ImportService:
         writer = ImportWriter(
             self._rows,
             self._departures,
+            self._suppressions,
+            self._foreign_ids,
             name,
             report,
             default_verified=verified,
             existing=existing,
+            source=source,
         )
         with ExitStack() as stack:
             parts = await in_thread(
@@ -177,6 +189,7 @@ class ImportService:
                     if chunk.watched or chunk.incomplete:
                         await self._reject_unwanted(name, prepared)
                     run.reject(report, chunk.rejected)
+                    await writer.look_up_suppressed(chunk)
                     on_done = _byte_progress(progress, done, chunk, report) if progress else None
                     await writer.write(prepared, on_done)
                     run.reject(report, writer.taken_rejected())
@@ -189,25 +202,32 @@ class ImportService:
             source.release()
 
     async def _create(self, name: ListName, new: list[Field], *, dry_run: bool) -> list[str]:
-        """Declare fields for columns of the file; return their names. `Invalid`.
+        """Declare fields for columns of the file, and more choices of others; return the names of
+        new ones. `Invalid`.
 
         They are declared before the first row is written: an interruption leaves nothing unseen.
         """
         if not new:
             return []
+        created: list[str] = []
 
         async def attempt() -> None:
             old = await self._fields.of(name)
+            created.clear()
             known = {each.name for each in old.fields.declared}
-            more = [each for each in new if each.name not in known]
-            declared = [*old.fields.declared, *more]
+            created.extend(each.name for each in new if each.name not in known)
+            wanted = {each.name: each for each in new}
+            declared = [
+                *(with_more_choices(each, wanted.get(each.name)) for each in old.fields.own),
+                *(wanted[name] for name in created),
+            ]
             if dry_run:
                 parse_fields(declared)
             else:
                 await self._fields.declare(name, declared, old.etag)
 
         await retry_on_conflict(attempt, "list", name)
-        return [each.name for each in new]
+        return created
 
     async def _reject_unwanted(self, name: ListName, prepared: PreparedChunk) -> None:
         """Reject the lines of addresses that are not on the list and unsubscribed, or lack a value

@@ -27,6 +27,7 @@ class Meaning(StrEnum):
     NAME = "name"
     NOTE = "note"
     ATTRIBUTES = "attributes"
+    FOREIGN_ID = "foreign_id"
     FIELD = "field"
     UNUSED = "unused"
 
@@ -52,6 +53,7 @@ _LABELS: Final = {
     Meaning.NAME: "First and last name",
     Meaning.NOTE: "Note",
     Meaning.ATTRIBUTES: "Fields as JSON",
+    Meaning.FOREIGN_ID: "Id in old unsubscribe links",
     Meaning.FIELD: "Field",
     Meaning.UNUSED: "Not imported",
 }
@@ -75,7 +77,7 @@ STATUSES: Final = frozenset(
         Meaning.IS_SUBSCRIBED,
     }
 )
-"""What says how an address stands in the other tool."""
+"""What gives the status of an address in the other tool."""
 
 # The words of Brevo, Buttondown, ConvertKit, Keila, listmonk, Mailchimp, MailerLite, Mailman,
 # phpList and Sendy.

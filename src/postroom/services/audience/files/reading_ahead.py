@@ -15,11 +15,11 @@ import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.lists import SubscriberGuid, new_guids
-from postroom.services.audience.departures import DepartedFrom
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.signup.departures import DepartedFrom
 
 CHUNK_LINES = 20_000
-BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
+BATCH = 49  # subscribers: two rows each, and their entry in the ledger, fit into one atomic batch
 
 T = TypeVar("T")
 

@@ -24,6 +24,7 @@ from postroom.domain.audience.addresses import Address, AddressKey, address_key,
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, unprotected
+from postroom.services.audience.files.choice_values import distinct_values
 from postroom.services.audience.files.columns import (
     EMAIL,
     LONGEST_HEADER,
@@ -41,6 +42,7 @@ from postroom.services.audience.files.encodings import (
 from postroom.services.audience.files.import_report import RejectedLine
 from postroom.services.audience.files.meanings import Meaning, Standing
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
+from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 
 _LONGEST_REASON = 1000
 _NO_REASON = "blocked in the imported file"
@@ -85,7 +87,7 @@ class Chunk(msgspec.Struct):
 
 class SubscriberFile:
     """A CSV file. `sample` has its first rows, `columns` says what each column is used for, and
-    `new_fields` are those that have to be declared before its rows are used.
+    `new_fields` are those that have to be declared, or get more choices, before its rows are used.
 
     The binary file must be seekable. `Invalid` says in one line what is wrong with it and what to
     do. It blocks, so use it in a thread. Setting `stop` in another thread ends it soon, as if the
@@ -106,6 +108,13 @@ class SubscriberFile:
         self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
         check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
+        if places := self._columns.fields.open_places:
+            values = distinct_values(
+                RecordLines(self._text, stop, already_read=1), self._columns, places
+            )
+            self.release()
+            self._plan = msgspec.structs.replace(plan or ColumnPlan(), values=values)
+            self._columns = self._open()
         self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
         self.release()
         self._open()
@@ -123,7 +132,8 @@ class SubscriberFile:
 
     @property
     def new_fields(self) -> list[Field]:
-        return list(self._columns.fields.new.values())
+        fields = self._columns.fields
+        return [*fields.new.values(), *fields.extended.values()]
 
     def _open(self) -> Columns:
         """Start reading after the header line, which is returned."""
@@ -166,6 +176,7 @@ class SubscriberFile:
         attributes_of = columns.fields.attributes if columns.fields.is_needed else None
         is_simple = not (columns.has_statuses or columns.has_details or columns.fields.has_required)
         is_described = attributes_of is not None or columns.has_details
+        foreign_id = columns.foreign_id
         source = self._lines
         read = 0
         while True:
@@ -187,6 +198,8 @@ class SubscriberFile:
                         why = "" if blocked is None else row[blocked]
                         standing = standing_of(row) if standing_of else _NO_STANDING
                         attributes = attributes_of(row) if attributes_of else ""
+                        if foreign_id is not None and row[foreign_id]:
+                            parse_foreign_id(row[foreign_id])
                     except (IndexError, KeyError, Invalid):
                         self._read_unusual(chunk, line, row, watch)
                         if len(chunk.rejected) >= _MOST_REJECTED:
@@ -242,9 +255,12 @@ class SubscriberFile:
             chunk.watched[key] = line
 
     def _attributes(self, row: list[str], standing: Standing | None) -> str:
-        """Return the values of fields as JSON. A wrong value does not keep an address from being
-        unsubscribed or blocked."""
+        """Return the values of fields as JSON. A wrong value, or a wrong id in old links, does not
+        keep an address from being unsubscribed or blocked."""
         try:
+            place = self._columns.foreign_id
+            if place is not None and place < len(row) and row[place].strip():
+                parse_foreign_id(row[place])
             return self._columns.fields.attributes(self._columns.fields.padded(row))
         except Invalid:
             if standing in (Standing.UNSUBSCRIBED, Standing.BLOCKED):

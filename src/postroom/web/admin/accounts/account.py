@@ -130,15 +130,15 @@ async def _problem_with_password(visit: Visit) -> str:
 def _second_factor(path: str, endpoint: Endpoint, *methods: str) -> View:
     """Return a view that requires sudo mode, so that a stolen cookie is not enough."""
     return View(
-        f"/account/second-factor{path}", endpoint, role=Role.VIEWER, methods=methods, sudo=True
+        f"/account/second-factor{path}", endpoint, role=Role.MEMBER, methods=methods, sudo=True
     )
 
 
 VIEWS = (
-    View("/account", account, role=Role.VIEWER),
-    View("/account/password", change_password, role=Role.VIEWER, methods=("POST",)),
-    View("/account/sessions/end", end_session, role=Role.VIEWER, methods=("POST",)),
-    View("/account/sessions/end-others", end_other_sessions, role=Role.VIEWER, methods=("POST",)),
+    View("/account", account, role=Role.MEMBER),
+    View("/account/password", change_password, role=Role.MEMBER, methods=("POST",)),
+    View("/account/sessions/end", end_session, role=Role.MEMBER, methods=("POST",)),
+    View("/account/sessions/end-others", end_other_sessions, role=Role.MEMBER, methods=("POST",)),
     _second_factor("", second_factor_page, "GET", "POST"),
     _second_factor("/off", second_factor_off, "POST"),
     _second_factor("/codes", new_codes, "POST"),

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.accounts.api_keys import SCOPES, ApiKey
 from postroom.services.accounts.users import Role
+from postroom.web.admin.accounts.list_matrix import find_matrix, save_matrix
 from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -51,11 +52,33 @@ async def create(visit: Visit) -> Response:
         problem = "choose at least one scope, or full access"
         return await _show(visit, {"scope": problem}, name)
     try:
-        made = await visit.services.keys.create(name, () if everything else scopes)
+        made = await visit.services.keys.create(
+            name, () if everything else scopes, only_lists=await visit.text("only_lists") == "yes"
+        )
     except Invalid as exc:
         return await _show(visit, {exc.field: exc.problem}, name)
     await visit.audit("created API key", _audit_text(made.key))
     return visit.render("admin/accounts/key.html", made=made, base_url=visit.context.base_url)
+
+
+async def details(visit: Visit) -> Response:
+    key = await visit.services.keys.get(visit.parameter("id"))
+    matrix = await find_matrix(visit, key.principal)
+    return visit.render("admin/accounts/key_details.html", key=key, matrix=matrix)
+
+
+async def change_rights(visit: Visit) -> Response:
+    """Limit a key to selected lists, or let it use all of them. The rights are saved first, so that
+    it never has more than one of the two gives it."""
+    key = await visit.services.keys.get(await visit.text("id"))
+    only_lists = await visit.text("reach") == "lists"
+    await save_matrix(visit, key.principal, f"API key {_audit_text(key)}")
+    if only_lists != key.only_lists:
+        await visit.services.keys.limit(key.id, only_lists)
+        reach = "selected lists" if only_lists else "all lists"
+        await visit.audit("changed the lists of API key", f"{_audit_text(key)}: {reach}")
+    visit.services.keys.forget_cached(key.id)
+    return visit.redirect(f"/keys/details?id={key.id}", "Saved.")
 
 
 async def revoke(visit: Visit) -> Response:
@@ -79,5 +102,7 @@ def _audit_text(key: ApiKey) -> str:
 VIEWS = (
     View("/keys", keys, role=Role.ADMINISTRATOR),
     View("/keys/create", create, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View("/keys/details", details, role=Role.ADMINISTRATOR),
+    View("/keys/rights", change_rights, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     View("/keys/revoke", revoke, role=Role.ADMINISTRATOR, methods=("GET", "POST"), sudo=True),
 )

@@ -56,4 +56,6 @@ def _form(visit: Visit, *, status: int = 200, email: str = "", problem: str = ""
     )
 
 
-VIEWS = (View("/forgotten", forgotten, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),)
+VIEWS = (
+    View("/forgotten", forgotten, is_public=True, methods=("GET", "POST"), max_body=LARGEST_FORM),
+)

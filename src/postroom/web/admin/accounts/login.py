@@ -250,9 +250,9 @@ def _hashed(email: str) -> str:
 
 
 VIEWS = (
-    View("/setup", setup, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
-    View("/login", login, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
-    View("/login/code", code, role=None, methods=("POST",), max_body=LARGEST_FORM),
-    View("/logout", logout, role=None, methods=("POST",), max_body=LARGEST_FORM),
-    View("/join", join, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/setup", setup, is_public=True, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/login", login, is_public=True, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/login/code", code, is_public=True, methods=("POST",), max_body=LARGEST_FORM),
+    View("/logout", logout, is_public=True, methods=("POST",), max_body=LARGEST_FORM),
+    View("/join", join, is_public=True, methods=("GET", "POST"), max_body=LARGEST_FORM),
 )

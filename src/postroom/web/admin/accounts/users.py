@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from postroom.access_mail import LASTING, send_link, sends_links, shown_age
+from postroom.domain.audience.list_rights import ALL_RIGHTS, ListAccess, together
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.errors import PostroomError
 from postroom.services.accounts.access_links import LinkKind, link_address
+from postroom.services.accounts.groups import group_principal
+from postroom.services.accounts.presets import PRESETS
 from postroom.services.accounts.users import ROLES, Role, User, parse_role
+from postroom.web.admin.accounts.list_matrix import find_matrix, save_matrix
 from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.rendering.templating import counted
 from postroom.web.requests.views import View
@@ -45,6 +50,7 @@ async def _show(
         users=sorting.sort(await visit.services.users.all()),
         sorting=sorting,
         links=links,
+        groups=await visit.services.groups.all(),
         LinkKind=LinkKind,
         roles=ROLES,
         problems=problems or {},
@@ -74,7 +80,30 @@ async def revoke(visit: Visit) -> Response:
 async def details(visit: Visit) -> Response:
     user = await visit.services.users.get(visit.parameter("email"))
     sessions = await visit.services.sessions.of(user)
-    return visit.render("admin/accounts/user.html", shown=user, sessions=sessions, roles=ROLES)
+    groups = await visit.services.groups.of(user.email)
+    grants = visit.services.list_grants
+    shared = together([await grants.of(group_principal(name)) for name in groups])
+    implied = ListAccess(PRESETS[user.role], shared)
+    has_all = implied.everywhere == ALL_RIGHTS
+    return visit.render(
+        "admin/accounts/user.html",
+        shown=user,
+        sessions=sessions,
+        roles=ROLES,
+        groups=groups,
+        matrix=None if has_all else await find_matrix(visit, user.principal, implied),
+    )
+
+
+async def change_rights(visit: Visit) -> Response:
+    user = await visit.services.users.get(await visit.text("email"))
+    if user.email == visit.who.email:
+        raise NotNow("you cannot change your own rights: ask another administrator")
+    changed = await save_matrix(visit, user.principal, user.email)
+    return visit.redirect(
+        f"/users/details?{urlencode({'email': user.email})}",
+        f"Rights on {counted(changed, 'list', 'lists')} changed.",
+    )
 
 
 async def change_role(visit: Visit) -> Response:
@@ -147,7 +176,7 @@ async def _show_link(visit: Visit, token: str, email: str, kind: LinkKind) -> Re
 
 
 def _article(role: Role) -> str:
-    return "a" if role in (Role.VIEWER, Role.WRITER) else "an"
+    return "a" if role in (Role.MEMBER, Role.VIEWER, Role.WRITER) else "an"
 
 
 VIEWS = (
@@ -156,6 +185,7 @@ VIEWS = (
     View("/users/revoke", revoke, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     View("/users/details", details, role=Role.ADMINISTRATOR),
     View("/users/role", change_role, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View("/users/rights", change_rights, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     View("/users/remove", remove, role=Role.ADMINISTRATOR, methods=("GET", "POST"), sudo=True),
     View("/users/reset", reset, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     View(

@@ -14,6 +14,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.appearance import LARGEST_BYTES, parse_image
 from postroom.domain.audience.brand import FONT_LABELS, Brand
 from postroom.domain.audience.list_property import ListForm
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import (
     PROPERTIES,
     MailingList,
@@ -21,10 +22,10 @@ from postroom.domain.audience.lists import (
     properties_of,
 )
 from postroom.domain.errors import Invalid
+from postroom.domain.languages import LANGUAGES
 from postroom.mail.mail_reader import read_mail
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_confirmation
-from postroom.services.accounts.users import Role
 from postroom.translations import Translator
 from postroom.web.admin.audience.property_forms import PropertyForm
 from postroom.web.public.branding import brand_values
@@ -33,6 +34,7 @@ from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LARGEST_FORM = LARGEST_BYTES + 100_000
+_FOOTERS: Final = [f"footer_text_{language}" for language in LANGUAGES]
 _SOMEBODY: Final = Recipient(
     Address("subscriber@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000")
 )
@@ -82,6 +84,8 @@ def _values(current: MailingList, values: Mapping[str, str]) -> dict[str, Any]:
         **brand_values(current, typed),
         "email_url": f"/lists/{current.name}/brand/email?{urlencode(given)}",
         "fonts": FONT_LABELS,
+        "footers": _FOOTERS,
+        "footers_open": any(values.get(name) for name in _FOOTERS),
         "_": Translator(current.language),
     }
 
@@ -112,17 +116,17 @@ VIEWS = (
     View(
         "/lists/{name}/brand",
         brand,
-        role=Role.EDITOR,
+        right=ListRight.MANAGE,
         methods=("GET", "POST"),
         max_body=_LARGEST_FORM,
     ),
     View(
         "/lists/{name}/brand/preview",
         preview,
-        role=Role.EDITOR,
+        right=ListRight.MANAGE,
         methods=("POST",),
         audited=False,
         max_body=_LARGEST_FORM,
     ),
-    View("/lists/{name}/brand/email", email, role=Role.EDITOR),
+    View("/lists/{name}/brand/email", email, right=ListRight.MANAGE),
 )

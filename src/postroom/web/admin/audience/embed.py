@@ -8,8 +8,8 @@ from starlette.responses import Response
 from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName, MailingList
-from postroom.services.accounts.users import Role
 from postroom.web.public.embedding import form_snippet
 from postroom.web.public.field_inputs import shown_fields
 from postroom.web.requests.views import View
@@ -100,7 +100,7 @@ function subscribe(string $emailAddress): int
 
 
 async def embed(visit: Visit) -> Response:
-    found = await visit.services.lists.page(limit=_MOST_LISTS)
+    found = await visit.lists.page(limit=_MOST_LISTS)
     names = [each.name for each in found.lists]
     wanted = visit.parameter("list")
     list_name = wanted if wanted in names else (names[0] if names else "news")
@@ -131,4 +131,4 @@ def _filled(example: Example, base_url: str, list_name: str) -> Example:
     return msgspec.structs.replace(example, text=text)
 
 
-VIEWS = (View("/embed", embed, role=Role.VIEWER),)
+VIEWS = (View("/embed", embed, right=ListRight.VIEW),)

@@ -1,4 +1,4 @@
-"""The fields of a list: index, add, edit, rename, reorder, delete."""
+"""The fields of a list, or of all lists: index, add, edit, rename, reorder, delete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import (
@@ -17,10 +17,12 @@ from postroom.domain.audience.fields import (
     parse_value,
     value_text,
 )
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import EVERY_LIST, ListName
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import LANGUAGES
 from postroom.services.accounts.users import Role
+from postroom.services.audience.fields.field_changes import ValueCount
 from postroom.web.public.visitor import LANGUAGE_NAMES
 from postroom.web.rendering.templating import counted
 from postroom.web.requests.forms import Difference, differences
@@ -36,7 +38,8 @@ TYPES: Final = {
     FieldType.CHOICE.value: "One of several choices",
     FieldType.CHOICES.value: "Several choices",
 }
-_COUNT_SECONDS: Final = 2.0
+_COUNT_SECONDS: Final = 0.03  # what remains is counted once the page is there
+_FULL_COUNT_SECONDS: Final = 20.0
 _RENAMING_WAIT: Final = 2.0  # seconds; renaming many values continues in the background
 _SWITCHES: Final = ("required", "public")
 _LABELS: Final = {
@@ -51,13 +54,36 @@ _LABELS: Final = {
 }
 
 
+class _Owner(msgspec.Struct, frozen=True):
+    """The list whose fields a page shows, or all lists."""
+
+    name: ListName
+
+    @property
+    def is_every_list(self) -> bool:
+        return self.name == EVERY_LIST
+
+    @property
+    def url(self) -> str:
+        return "" if self.is_every_list else f"/lists/{self.name}"
+
+    def __str__(self) -> str:
+        return "all lists" if self.is_every_list else self.name
+
+
+async def _owner(visit: Visit) -> _Owner:
+    name = visit.parameter("name")
+    return _Owner((await visit.services.lists.get(name)).name if name else EVERY_LIST)
+
+
 async def index(visit: Visit) -> Response:
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    declared = await visit.services.fields.of(mailing_list.name)
+    owner = await _owner(visit)
+    declared = await visit.services.fields.of(owner.name)
     return visit.render(
         "admin/audience/fields.html",
-        list=mailing_list,
-        fields=declared.fields.declared,
+        owner=owner,
+        fields=declared.fields.own,
+        shared=declared.fields.shared,
         types=TYPES,
         built_in=(*FROM_THE_ROW, *BUILT_IN),
     )
@@ -65,107 +91,117 @@ async def index(visit: Visit) -> Response:
 
 async def edit(visit: Visit) -> Response:
     """Show the form of a field, or of a new one, and save it."""
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    owner = await _owner(visit)
     name = visit.parameter("field")
-    current = await _field(visit, mailing_list, name) if name else None
+    current = await _field(visit, owner, name) if name else None
     if visit.request.method == "GET":
-        return _show(visit, mailing_list, current, _texts(current or Field("")))
+        return _show(visit, owner, current, _texts(current or Field("")))
     given = await _given(visit)
     before = _before(await visit.text("before"))
     try:
         new = _new_field(given)
         if current is None:
-            await visit.services.field_changes.add(mailing_list.name, new)
+            await visit.services.field_changes.add(owner.name, new)
         else:
-            await visit.services.field_changes.change(mailing_list.name, name, new, before)
+            await visit.services.field_changes.change(owner.name, name, new, before)
     except Invalid as exc:
         problems = {_input_of(exc.field): exc.problem}
-        return _show(visit, mailing_list, current, given, before, problems, status=422)
+        return _show(visit, owner, current, given, before, problems, status=422)
     except Exists:
         problems = {"name": "is already taken: choose another one"}
-        return _show(visit, mailing_list, current, given, before, problems, status=409)
+        return _show(visit, owner, current, given, before, problems, status=409)
     except NotNow as exc:
         problems = {"name": str(exc)}
-        return _show(visit, mailing_list, current, given, before, problems, status=409)
+        return _show(visit, owner, current, given, before, problems, status=409)
     except Overtaken:
-        saved = await _field(visit, mailing_list, name)
+        saved = await _field(visit, owner, name)
         found = differences(_LABELS, given, _texts(saved))
-        return _show(visit, mailing_list, saved, given, saved, theirs=found, status=409)
-    await visit.audit(
-        "changed field" if current else "added field", f"{mailing_list.name}: {new.name}"
-    )
-    is_done = new.name == name or current is None or await _rename(visit, mailing_list)
+        return _show(visit, owner, saved, given, saved, theirs=found, status=409)
+    await visit.audit("changed field" if current else "added field", f"{owner}: {new.name}")
+    is_done = new.name == name or current is None or await _rename(visit, owner)
     flash = "Saved." if current else f"Field {new.name} added."
     if not is_done:
         flash = "Saved. The values are being renamed in the background."
-    return visit.redirect(f"/lists/{mailing_list.name}/fields", flash)
+    return visit.redirect(f"{owner.url}/fields", flash)
 
 
 async def rename(visit: Visit) -> Response:
-    """Resume a renaming that was interrupted."""
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    is_done = await _rename(visit, mailing_list)
-    flash = "All values are renamed." if is_done else "Renaming resumed."
-    return visit.redirect(f"/lists/{mailing_list.name}/fields", flash)
+    """Resume a rename that was interrupted."""
+    owner = await _owner(visit)
+    is_done = await _rename(visit, owner)
+    flash = "All values are renamed." if is_done else "Rename resumed."
+    return visit.redirect(f"{owner.url}/fields", flash)
 
 
-async def _rename(visit: Visit, mailing_list: MailingList) -> bool:
+async def _rename(visit: Visit, owner: _Owner) -> bool:
     """Rename values; return False if that continues in the background."""
     renaming = visit.context.background.start(
-        visit.services.field_changes.finish_renaming(mailing_list.name),
-        f"renaming of a field of the list {mailing_list.name}",
+        visit.services.field_changes.finish_rename(owner.name),
+        f"rename of a field of {owner}",
     )
     done, _ = await asyncio.wait([renaming], timeout=_RENAMING_WAIT)
-    if done:
-        renaming.result()
-    return bool(done)
+    return bool(done) and renaming.result() is not None
 
 
 async def move(visit: Visit) -> Response:
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    owner = await _owner(visit)
     name, by = await visit.text("field"), -1 if await visit.text("by") == "-1" else 1
-    await visit.services.field_changes.move(mailing_list.name, name, by=by)
-    await visit.audit("moved field", f"{mailing_list.name}: {name}")
-    return visit.redirect(f"/lists/{mailing_list.name}/fields")
+    await visit.services.field_changes.move(owner.name, name, by=by)
+    await visit.audit("moved field", f"{owner}: {name}")
+    return visit.redirect(f"{owner.url}/fields")
 
 
 async def delete(visit: Visit) -> Response:
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    owner = await _owner(visit)
     is_asking = visit.request.method == "GET"
     name = visit.parameter("field") if is_asking else await visit.text("field")
-    field = await _field(visit, mailing_list, name)
+    field = await _field(visit, owner, name)
+    if is_asking and visit.is_partial:
+        found = await visit.services.field_changes.count_values(
+            owner.name, name, seconds=_FULL_COUNT_SECONDS
+        )
+        return PlainTextResponse(_values_lost(found))
     if is_asking:
+        found = await visit.services.field_changes.count_values(
+            owner.name, name, seconds=_COUNT_SECONDS
+        )
         return visit.render(
             "admin/confirm.html",
             title=f"Delete field {field.shown_label}?",
-            points=await _consequences(visit, mailing_list, name),
+            points=[_values_lost(found), *await _consequences(visit, owner, name)],
+            first_point_url="" if found.is_exact else f"{visit.path}?field={name}",
             button="Delete field",
             fields={"field": name},
-            back=f"/lists/{mailing_list.name}/fields",
+            back=f"{owner.url}/fields",
         )
-    await visit.services.field_changes.remove(mailing_list.name, name)
-    await visit.audit("deleted field", f"{mailing_list.name}: {name}")
-    return visit.redirect(f"/lists/{mailing_list.name}/fields", f"Field {name} deleted.")
+    await visit.services.field_changes.remove(owner.name, name)
+    await visit.audit("deleted field", f"{owner}: {name}")
+    return visit.redirect(f"{owner.url}/fields", f"Field {name} deleted.")
 
 
-async def _consequences(visit: Visit, mailing_list: MailingList, name: str) -> list[str]:
-    found = await visit.services.field_changes.count_values(
-        mailing_list.name, name, seconds=_COUNT_SECONDS
-    )
-    people = counted(found.count, "subscriber has", "subscribers have")
+async def _consequences(visit: Visit, owner: _Owner, name: str) -> list[str]:
     points = [
-        f"{people if found.is_exact else f'More than {people}'} a value. Values are no longer shown"
-        " or used; they come back if you add a field of the same name and type.",
         "Messages that show the field can no longer be sent until you remove it from them.",
     ]
-    if segments := await visit.services.segments.using(mailing_list.name, name):
-        names = ", ".join(each.name for each in segments)
-        points.append(f"These segments use it and stop working: {names}.")
+    names: list[str] = []
+    for each in await visit.lists.names() if owner.is_every_list else [owner.name]:
+        segments = await visit.services.segments.using(each, name)
+        names += [f"{each}: {one.name}" if owner.is_every_list else one.name for one in segments]
+    if names:
+        points.append(f"These segments use it and stop working: {', '.join(names)}.")
     return points
 
 
-async def _field(visit: Visit, mailing_list: MailingList, name: str) -> Field:
-    declared = (await visit.services.fields.of(mailing_list.name)).fields.declared
+def _values_lost(found: ValueCount) -> str:
+    people = counted(found.count, "subscriber has", "subscribers have")
+    return (
+        f"{people if found.is_exact else f'More than {people}'} a value. Values are no longer shown"
+        " or used; they come back if you add a field of the same name and type."
+    )
+
+
+async def _field(visit: Visit, owner: _Owner, name: str) -> Field:
+    declared = (await visit.services.fields.of(owner.name)).fields.own
     for each in declared:
         if each.name == name:
             return each
@@ -236,7 +272,7 @@ def _input_of(path: str) -> str:
 
 def _show(
     visit: Visit,
-    mailing_list: MailingList,
+    owner: _Owner,
     current: Field | None,
     values: dict[str, str],
     before: Field | None = None,
@@ -247,7 +283,7 @@ def _show(
 ) -> Response:
     edited = before or current
     more: dict[str, Any] = {
-        "list": mailing_list,
+        "owner": owner,
         "field": current.name if current else "",
         "before": msgspec.json.encode(edited).decode() if edited else "",
         "values": values,
@@ -260,10 +296,19 @@ def _show(
     return visit.render("admin/audience/field_form.html", status=status, **more)
 
 
+_LIST: Final = "/lists/{name}"
+_WRITES: Final = ("GET", "POST")
+
 VIEWS = (
-    View("/lists/{name}/fields", index, role=Role.VIEWER),
-    View("/lists/{name}/fields/move", move, role=Role.EDITOR, methods=("POST",)),
-    View("/lists/{name}/fields/rename", rename, role=Role.EDITOR, methods=("POST",)),
-    View("/lists/{name}/field", edit, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/lists/{name}/field/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    View(f"{_LIST}/fields", index, right=ListRight.VIEW),
+    View(f"{_LIST}/fields/move", move, right=ListRight.MANAGE, methods=("POST",)),
+    View(f"{_LIST}/fields/rename", rename, right=ListRight.MANAGE, methods=("POST",)),
+    View(f"{_LIST}/field", edit, right=ListRight.MANAGE, methods=_WRITES),
+    View(f"{_LIST}/field/delete", delete, right=ListRight.MANAGE, methods=_WRITES),
+    # Of all lists.
+    View("/fields", index, role=Role.VIEWER),
+    View("/fields/move", move, role=Role.EDITOR, methods=("POST",)),
+    View("/fields/rename", rename, role=Role.EDITOR, methods=("POST",)),
+    View("/field", edit, role=Role.EDITOR, methods=_WRITES),
+    View("/field/delete", delete, role=Role.EDITOR, methods=_WRITES),
 )

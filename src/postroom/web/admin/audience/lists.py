@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.audience.list_property import ListForm
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import (
     PROPERTIES,
     ListName,
@@ -17,9 +18,10 @@ from postroom.domain.audience.lists import (
     properties_of,
 )
 from postroom.domain.errors import Exists, Invalid, Overtaken
+from postroom.domain.messages.tracking import TRACKS
 from postroom.services.accounts.users import Role
-from postroom.services.audience.list_sizes import CurrentSize
-from postroom.services.messages.hold_rows import why_all_wait
+from postroom.services.audience.growth.list_sizes import CurrentSize
+from postroom.services.messages.sending.hold_rows import why_all_wait
 from postroom.web.admin.audience.growth import audience
 from postroom.web.public.visitor import LANGUAGE_NAMES
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
@@ -56,11 +58,11 @@ async def index(visit: Visit) -> Response:
     sorting = Sorting(visit, _INDEX, {"q": prefix})
     shown, being_deleted = None, list[ListName]()
     if not sorting.is_key_order:
-        page = await visit.services.lists.page(prefix=prefix, limit=sorting.max_rows)
+        page = await visit.lists.page(prefix=prefix, limit=sorting.max_rows)
         shown = sorting.select(None if page.next else await _sized(visit, page.lists))
         being_deleted = page.being_deleted
     if shown is None:
-        page = await visit.services.lists.page(prefix=prefix, limit=ROWS_SHOWN, after=after)
+        page = await visit.lists.page(prefix=prefix, limit=ROWS_SHOWN, after=after)
         shown, being_deleted = await _sized(visit, page.lists), page.being_deleted
         sorting.continue_after(page.next)
     return visit.render(
@@ -110,8 +112,8 @@ async def new(visit: Visit) -> Response:
 async def details(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     sizes = await visit.services.sizes.of([mailing_list.name])
-    newest = await visit.services.times.all(limit=_MESSAGES_SEARCHED)
-    recent = [each for each in newest.messages if each.list_name == mailing_list.name][:_RECENT]
+    newest = await visit.messages.all(limit=_MESSAGES_SEARCHED)
+    recent = [each for each in newest.messages if mailing_list.name in each.lists][:_RECENT]
     holds = await visit.services.holds.open_holds()
     return visit.render(
         "admin/audience/list.html",
@@ -247,15 +249,16 @@ def _form(
         "name": name,
         "theirs": theirs or [],
         "languages": LANGUAGE_NAMES,
+        "track_names": {each.value: each.value.capitalize() for each in TRACKS},
         "properties": _IN_FORM,
     }
 
 
 VIEWS = (
-    View("/lists", index, role=Role.VIEWER),
+    View("/lists", index, right=ListRight.VIEW),
     View("/lists/new", new, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/lists/{name}", details, role=Role.VIEWER),
-    View("/lists/{name}/edit", edit, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/lists/{name}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/lists/{name}/export", export, role=Role.EDITOR),
+    View("/lists/{name}", details, right=ListRight.VIEW),
+    View("/lists/{name}/edit", edit, right=ListRight.MANAGE, methods=("GET", "POST")),
+    View("/lists/{name}/delete", delete, right=ListRight.MANAGE, methods=("GET", "POST")),
+    View("/lists/{name}/export", export, right=ListRight.MANAGE),
 )

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import FROM_THE_ROW, Fields
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.audience.rules import (
     RuleError,
@@ -20,15 +21,16 @@ from postroom.domain.audience.rules import (
     parse_rule,
     tree_of,
 )
+from postroom.domain.audience.rules.syntax import Operator
 from postroom.domain.audience.segments import Segment
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
-from postroom.services.accounts.users import Role
 from postroom.services.audience.bulk_changes import BulkAction, BulkReport
-from postroom.services.audience.segment_changes import change_segment
+from postroom.services.audience.targeting.segment_changes import change_segment
 from postroom.services.resources.audience import describe_explanation
-from postroom.web.admin.audience.subscribers import PAST_TENSE, parse_action
-from postroom.web.rendering.templating import counted
+from postroom.web.admin.audience.subscribers.subscriber_editing import PAST_TENSE, parse_action
+from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.forms import Difference, differences
+from postroom.web.requests.list_checks import check_rule_access
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -38,6 +40,8 @@ _SECONDS: Final = 0.5
 """Time limit of each step of a count, while the page shows its progress."""
 _BULK_WAIT: Final = 2.0  # seconds; a longer change continues in the background
 _DIGITS: Final = 9
+_MESSAGES: Final = 100
+_LONGEST_SUBJECT: Final = 60
 _ROW_LABELS: Final = {"email": "Email address", "joined": "Joined"}
 
 
@@ -66,6 +70,29 @@ async def index(visit: Visit) -> Response:
     )
 
 
+async def size(visit: Visit) -> Response:
+    """Render how many subscribers are in a segment, for its row in the index. On a long list, this
+    is a part of them, and where to continue."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    segment = await visit.services.segments.get(mailing_list.name, visit.parameter("segment"))
+    count, following, problem = _number(visit.parameter("counted")), None, ""
+    try:
+        await check_rule_access(visit.services, visit.access, segment.rule)
+        part = await visit.services.segments.count(
+            mailing_list.name, segment.rule, after=visit.parameter("after"), seconds=_SECONDS
+        )
+        count, following = count + part.count, part.next
+    except RuleError as exc:
+        problem = exc.problem
+    more = {"segment": segment.name, "after": following or "", "counted": count}
+    return visit.render(
+        "admin/audience/segment_size.html",
+        count=count,
+        problem=problem,
+        next_url=f"{visit.path}?{urlencode(more)}" if following else "",
+    )
+
+
 async def edit(visit: Visit) -> Response:
     """Show a segment with its builder, or the form of a new one."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
@@ -84,6 +111,7 @@ async def save(visit: Visit) -> Response:
     etag = await visit.text("etag") or None
     segments = visit.services.segments
     try:
+        await check_rule_access(visit.services, visit.access, given["rule"])
         if current is None:
             saved = await segments.create(mailing_list.name, given["name"], given["rule"])
         else:
@@ -119,6 +147,7 @@ async def count(visit: Visit) -> Response:
 
 async def _count(visit: Visit, mailing_list: MailingList, rule: str) -> _Found:
     try:
+        await check_rule_access(visit.services, visit.access, rule)
         part = await visit.services.segments.count(
             mailing_list.name, rule, after=await visit.text("after"), seconds=_SECONDS
         )
@@ -155,6 +184,7 @@ async def explain(visit: Visit) -> Response:
         rule = rule or current.rule
     problem, explanation = "", None
     try:
+        await check_rule_access(visit.services, visit.access, rule)
         found = await visit.services.segments.explain_rule(mailing_list.name, rule, email)
         explanation = describe_explanation(found)
     except NoSuch:
@@ -260,7 +290,7 @@ async def _show(
         "values": values,
         "problems": problems or {},
         "theirs": theirs or [],
-        "fields": _offered(fields),
+        "fields": [*_offered(fields), await _received(visit, mailing_list)],
         "tree": _tree(values["rule"], fields) if values["rule"] else _EMPTY,
         "found": None,
         "email": "",
@@ -287,6 +317,23 @@ def _offered(fields: Fields) -> list[dict[str, Any]]:
     ]
 
 
+async def _received(visit: Visit, mailing_list: MailingList) -> dict[str, Any]:
+    """Return what the builder offers for `received`: recent messages of the list, newest first."""
+    found = await visit.messages.all(limit=_MESSAGES)
+    return {
+        "name": "received",
+        "label": "Message",
+        "type": "message",
+        "operators": [Operator.RECEIVED.value],
+        "choices": [],
+        "messages": [
+            [each.ref, f"{short(each.subject, _LONGEST_SUBJECT)} ({each.due_at:%Y-%m-%d})"]
+            for each in found.messages
+            if mailing_list.name in each.lists
+        ],
+    }
+
+
 def _label(fields: Fields, name: str) -> str:
     field = fields.get(name)
     return field.shown_label if field else name
@@ -296,7 +343,7 @@ def _tree(rule: str, fields: Fields) -> str:
     """Return a rule for the builder, as JSON; nothing if it has a mistake."""
     try:
         parsed = parse_rule(rule)
-        check_rule(parsed, fields.types)
+        check_rule(parsed, fields.types, may_ask_messages=True)
     except RuleError:
         return ""
     return msgspec.json.encode(tree_of(parsed)).decode()
@@ -311,14 +358,42 @@ def _number(text: str) -> int:
 
 
 VIEWS = (
-    View("/lists/{name}/segments", index, role=Role.VIEWER),
-    View("/lists/{name}/segment", edit, role=Role.VIEWER),
-    View("/lists/{name}/segment", save, role=Role.EDITOR, methods=("POST",)),
-    View("/lists/{name}/segment/count", count, role=Role.VIEWER, methods=("POST",), audited=False),
-    View("/lists/{name}/segment/parse", parse, role=Role.VIEWER, methods=("POST",), audited=False),
+    View("/lists/{name}/segments", index, right=ListRight.VIEW),
+    View("/lists/{name}/segments/size", size, right=ListRight.VIEW, uses_rules=False),
+    View("/lists/{name}/segment", edit, right=ListRight.VIEW, uses_rules=False),
     View(
-        "/lists/{name}/segment/explain", explain, role=Role.VIEWER, methods=("POST",), audited=False
+        "/lists/{name}/segment", save, right=ListRight.MANAGE, methods=("POST",), uses_rules=False
     ),
-    View("/lists/{name}/segment/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/lists/{name}/segment/bulk", bulk, role=Role.EDITOR, methods=("POST",)),
+    View(
+        "/lists/{name}/segment/count",
+        count,
+        right=ListRight.VIEW,
+        methods=("POST",),
+        audited=False,
+        uses_rules=False,
+    ),
+    View(
+        "/lists/{name}/segment/parse",
+        parse,
+        right=ListRight.VIEW,
+        methods=("POST",),
+        audited=False,
+        uses_rules=False,
+    ),
+    View(
+        "/lists/{name}/segment/explain",
+        explain,
+        right=ListRight.VIEW,
+        methods=("POST",),
+        audited=False,
+        uses_rules=False,
+    ),
+    View(
+        "/lists/{name}/segment/delete",
+        delete,
+        right=ListRight.MANAGE,
+        methods=("GET", "POST"),
+        uses_rules=False,
+    ),
+    View("/lists/{name}/segment/bulk", bulk, right=ListRight.MANAGE, methods=("POST",)),
 )

@@ -9,8 +9,8 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.list_property import ListForm
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import PROPERTIES, MailingList
-from postroom.services.accounts.users import Role
 from postroom.translations import Translator
 from postroom.web.admin.audience.property_forms import PropertyForm
 from postroom.web.public.branding import brand_values
@@ -19,6 +19,7 @@ from postroom.web.public.embedding import (
     frame_snippet,
     frame_url,
     script_snippet,
+    tracking_text,
 )
 from postroom.web.public.field_inputs import shown_fields
 from postroom.web.requests.views import View
@@ -50,6 +51,8 @@ def _values(current: MailingList, values: Mapping[str, str]) -> dict[str, Any]:
         "welcome_text": _shortened(values, "welcome_text"),
         "ask_name": values["ask_name"] == "yes",
         "consent_text": _shortened(values, "consent_text"),
+        "ask_tracking": values["ask_tracking"] == "yes",
+        "tracking_text": tracking_text(Translator(current.language)),
         "_": Translator(current.language),
     }
 
@@ -62,10 +65,10 @@ async def _snippets(visit: Visit, current: MailingList) -> dict[str, Any]:
             Snippet(
                 "script",
                 "Script",
-                "The form appears where the script stands, as high as it has to be.",
+                "The form appears where you put the script, and adjusts its height.",
                 script_snippet(base_url, current),
             ),
-            Snippet("frame", "Frame", "For sites that allow no scripts.",
+            Snippet("frame", "Frame", "For sites that do not allow scripts.",
                     frame_snippet(base_url, current)),
             Snippet(
                 "form",
@@ -92,11 +95,11 @@ _FORM = PropertyForm(
 )
 
 VIEWS = (
-    View("/lists/{name}/signup-page", signup_page, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/lists/{name}/signup-page", signup_page, right=ListRight.MANAGE, methods=("GET", "POST")),
     View(
         "/lists/{name}/signup-page/preview",
         preview,
-        role=Role.EDITOR,
+        right=ListRight.MANAGE,
         methods=("POST",),
         audited=False,
     ),

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from postroom.domain.audience.addresses import domain_of
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import (
@@ -26,10 +28,12 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.plain_text import one_line
 from postroom.errors import PostroomError
-from postroom.services.accounts.users import Role
-from postroom.services.messages.hold_rows import describe, why_all_wait
-from postroom.services.messages.holds import Hold, Holds
-from postroom.services.messages.progress import Progress
+from postroom.services.audience.suppression.delivery_limits import percent
+from postroom.services.messages.sending.hold_rows import describe, why_all_wait
+from postroom.services.messages.sending.holds import Hold, Holds
+from postroom.services.messages.sending.progress import Progress
+from postroom.services.messages.sending.warm_ups import plans_for
+from postroom.web.admin.messages.message_results_page import timeline_of
 from postroom.web.admin.messages.publishing import web_addresses
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
@@ -40,7 +44,7 @@ from postroom.web.requests.visit import Visit
 _RUNNING: Final = frozenset({MessageStatus.QUEUING, MessageStatus.PROCESSING})
 _SECONDS_RUNNING: Final = 1.0
 _SECONDS_WAITING: Final = 5.0
-# The browser reconnects by itself, so an ended session sees no more than this many seconds.
+# The browser reconnects automatically, so an ended session sees no more than this many seconds.
 _LONGEST_STREAM: Final = 600.0
 BAR_WIDTH: Final = 1000
 PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
@@ -82,7 +86,7 @@ def bar_segments(counts: Counts) -> list[BarSegment]:
 async def details(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
     if message.status is MessageStatus.DRAFT:
-        page = "edit" if visit.may(Role.WRITER) else "preview"
+        page = "edit" if visit.may(ListRight.EDIT) else "preview"
         return visit.redirect(f"/messages/{message.ref}/{page}")
     progress = await visit.services.progress.of(message)
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
@@ -91,6 +95,7 @@ async def details(visit: Visit) -> Response:
     if is_waiting and message.audience.is_everybody:  # a part of a list takes a while to count
         limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
+    results = await visit.services.results.of_message(message)
     return visit.render(
         "admin/messages/message.html",
         **await _waiting(visit, message, progress),
@@ -101,6 +106,9 @@ async def details(visit: Visit) -> Response:
         time_left=_time_left(message, progress),
         took=_took(message),
         retried_by=retried_by,
+        results=results,
+        timeline=timeline_of(results.engagement),
+        percent=percent,
         estimate=estimate,
         is_open=message.status not in FINAL,
         is_editable=may_be_edited(message.status, progress.counts),
@@ -127,8 +135,19 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
         "waiting": progress.waiting,
         "holds": shown_holds(holds),
         "is_held": bool(why_all_wait(Holds(holds), message)),
+        "warm_up_until": await _warm_up_until(visit, message, progress),
         "space": await visit.services.space_waits.current() if is_due(message) else None,
     }
+
+
+async def _warm_up_until(visit: Visit, message: Message, progress: Progress) -> date | None:
+    """Return when the last waiting email is sent, if a warm-up plan delays it to another day."""
+    if not progress.waiting.deferred or message.from_address is None:
+        return None
+    warm_ups, domain = visit.services.warm_ups, domain_of(message.from_address).lower()
+    plans = plans_for(await warm_ups.plans(), domain)
+    until = await warm_ups.last_day(plans, progress.counts.pending)
+    return None if until is None or until <= datetime.now(UTC).date() else until
 
 
 def is_due(message: Message) -> bool:
@@ -235,7 +254,7 @@ async def delete(visit: Visit) -> Response:
     message = await visit.services.messages.get(ref)
     check_deletable(message.status)
     is_draft = message.status is MessageStatus.DRAFT
-    if not is_draft and not visit.may(Role.EDITOR):
+    if not is_draft and not visit.may(ListRight.SEND):
         return error_page(
             visit, 403, "Permission denied", "This message is scheduled: only an editor deletes it."
         )
@@ -327,14 +346,26 @@ async def _ask_cancel(visit: Visit, message: Message) -> Response:
 
 
 VIEWS = (
-    View("/messages/{ref}/pause", pause, role=Role.EDITOR, methods=("POST",)),
-    View("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
-    View("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/messages/{ref}/delete", delete, role=Role.WRITER, methods=("GET", "POST")),
-    View("/messages/{ref}/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
-    View("/messages/{ref}/retry-deferred", retry_deferred, role=Role.EDITOR, methods=("POST",)),
-    View("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/messages/{ref}", details, role=Role.VIEWER),
-    View("/messages/{ref}/waiting", waiting, role=Role.VIEWER),
-    View("/messages/{ref}/events", events, role=Role.VIEWER),
+    View("/messages/{ref}/pause", pause, right=ListRight.SEND, methods=("POST",), uses_rules=False),
+    View("/messages/{ref}/resume", resume, right=ListRight.SEND, methods=("POST",)),
+    View(
+        "/messages/{ref}/cancel",
+        cancel,
+        right=ListRight.SEND,
+        methods=("GET", "POST"),
+        uses_rules=False,
+    ),
+    View(
+        "/messages/{ref}/delete",
+        delete,
+        right=ListRight.EDIT,
+        methods=("GET", "POST"),
+        uses_rules=False,
+    ),
+    View("/messages/{ref}/try-now", try_now, right=ListRight.SEND, methods=("POST",)),
+    View("/messages/{ref}/retry-deferred", retry_deferred, right=ListRight.SEND, methods=("POST",)),
+    View("/messages/{ref}/retry", retry, right=ListRight.SEND, methods=("GET", "POST")),
+    View("/messages/{ref}", details, right=ListRight.VIEW, uses_rules=False),
+    View("/messages/{ref}/waiting", waiting, right=ListRight.VIEW, uses_rules=False),
+    View("/messages/{ref}/events", events, right=ListRight.VIEW, uses_rules=False),
 )

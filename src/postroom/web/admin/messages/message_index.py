@@ -11,10 +11,10 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from postroom import clock
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.services.accounts.users import Role
 from postroom.services.messages.message_rows import MessagePart
 from postroom.web.admin.messages.under_way import under_way
 from postroom.web.rendering.navigation import TabLink
@@ -92,7 +92,7 @@ class _Filter(msgspec.Struct, frozen=True):
     now: datetime
 
     def fits(self, message: Message) -> bool:
-        if self.of_list and message.list_name != self.of_list:
+        if self.of_list and self.of_list not in message.lists:
             return False
         if self.tab is not MessageTab.SENT and message.status is MessageStatus.CANCELLED:
             return False  # it is on the tab Sent as soon as the scheduler has archived it
@@ -111,7 +111,7 @@ def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
         shown = None
         if wanted.of_list or not sorting.is_key_order:
             part = MessagePart.DONE if is_sent else MessagePart.OPEN
-            whole = await visit.services.times.whole(part, most=sorting.max_rows)
+            whole = await visit.messages.whole(part, most=sorting.max_rows)
             if whole is not None:
                 whole = [each for each in whole if wanted.fits(each)]
                 if is_sent and sorting.is_key_order:
@@ -141,8 +141,8 @@ async def drafts(visit: Visit) -> Response:
     """Show all drafts, the last edited first."""
     of_list = visit.parameter("list").strip()
     sorting = Sorting(visit, _DRAFT_INDEX, {"list": of_list})
-    found = await visit.services.times.drafts(limit=sorting.max_rows)
-    shown = sorting.select([each for each in found if of_list in ("", each.list_name)])
+    found = await visit.messages.drafts(limit=sorting.max_rows)
+    shown = sorting.select([each for each in found if of_list in ("", *each.lists)])
     return visit.render(
         "admin/messages/messages.html",
         messages=shown,
@@ -161,28 +161,28 @@ async def _by_time(
     found: list[Message] = []
     for _ in range(_MOST_READS):
         if wanted.tab is MessageTab.SENT:
-            newest = await visit.services.times.done(limit=ROWS_SHOWN, before=following)
+            newest = await visit.messages.done(limit=ROWS_SHOWN, before=following)
             messages, following = newest.messages, newest.next
         else:
-            page = await visit.services.messages.page(limit=ROWS_SHOWN, after=following)
+            page = await visit.messages.page(limit=ROWS_SHOWN, after=following)
             messages, following = page.messages, page.next
         found += [each for each in messages if wanted.fits(each)]
-        if following is None or len(found) >= ROWS_SHOWN:
+        if following is None or len(found) >= ROWS_SHOWN or visit.messages.has_read_enough:
             break
     return found, following
 
 
 async def _list_names(visit: Visit) -> list[ListName]:
     """Return the lists to choose from; none if there are too many, and a name is typed instead."""
-    names = await visit.services.lists.names(limit=_MOST_CHOICES + 1)
+    names = await visit.lists.names(limit=_MOST_CHOICES + 1)
     return names if len(names) <= _MOST_CHOICES else []
 
 
 async def _tabs(visit: Visit, current: MessageTab) -> list[TabLink]:
     """Return the tabs with the number of messages that are not sent yet."""
-    open_ones = await visit.services.times.count_open(most=_MOST_COUNTED)
+    open_ones = await visit.messages.count_open(most=_MOST_COUNTED)
     counts = {
-        MessageTab.DRAFTS: await visit.services.times.count_drafts(most=_MOST_COUNTED),
+        MessageTab.DRAFTS: await visit.messages.count_drafts(most=_MOST_COUNTED),
         MessageTab.SCHEDULED: open_ones.to_come,
         MessageTab.SENDING: open_ones.under_way,
     }
@@ -202,11 +202,11 @@ async def _sent(visit: Visit) -> Response:
 
 
 VIEWS = (
-    View(MessageTab.DRAFTS.url, drafts, role=Role.VIEWER),
+    View(MessageTab.DRAFTS.url, drafts, right=ListRight.VIEW),
     *(
-        View(tab.url, index(tab), role=Role.VIEWER)
+        View(tab.url, index(tab), right=ListRight.VIEW)
         for tab in MessageTab
         if tab is not MessageTab.DRAFTS
     ),
-    View("/archive", _sent, role=Role.VIEWER),
+    View("/archive", _sent, right=ListRight.VIEW),
 )

@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.pictures import LARGEST_FILE, LONGEST_ALT, Picture
 from postroom.services.accounts.users import Role
-from postroom.services.messages.picture_files import FIELD
-from postroom.services.messages.pictures import PicturePage
+from postroom.services.messages.media.picture_files import FIELD
+from postroom.services.messages.media.pictures import PicturePage
 from postroom.web.rendering.templating import sentence, short
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -48,7 +49,9 @@ async def upload(visit: Visit) -> Response:
         return await _index(visit, status=422, problem=problem)
     await visit.audit("uploaded picture", uploaded.name)
     if visit.is_partial:
-        uses = await visit.services.pictures.uses_of([uploaded], most=_USES_COUNTED)
+        uses = await visit.services.pictures.uses_of(
+            [uploaded], most=_USES_COUNTED, sees=visit.messages.sees
+        )
         return visit.render("admin/messages/picture_card.html", picture=uploaded, uses=uses)
     done = "uploaded" if is_new else "is already here"
     return visit.redirect(_INDEX_URL, f"{short(uploaded.name)} {done}.")
@@ -65,7 +68,9 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
         "admin/messages/pictures.html",
         status=status,
         pictures=page.pictures,
-        uses=await visit.services.pictures.uses_of(page.pictures, most=_USES_COUNTED),
+        uses=await visit.services.pictures.uses_of(
+            page.pictures, most=_USES_COUNTED, sees=visit.messages.sees
+        ),
         query=query,
         next_url=page.next and f"{_INDEX_URL}?{urlencode({'q': query, 'after': page.next})}",
         first_url=after and _url(query),
@@ -121,7 +126,7 @@ async def _details(
         url=visit.context.base_url.rstrip("/") + picture.path,
         alt=picture.alt if alt is None else alt,
         longest_alt=LONGEST_ALT,
-        uses=await visit.services.pictures.uses(picture),
+        uses=await visit.services.pictures.uses(picture, sees=visit.messages.sees),
         problem=problem,
     )
 
@@ -138,7 +143,8 @@ async def delete(visit: Visit) -> Response:
         title=f"Delete the picture {short(picture.name)}?",
         points=[
             "It cannot be restored.",
-            "No message or template uses it. Where else its address was pasted, it goes missing.",
+            "No message or template uses it. If you pasted its address elsewhere, it will be"
+            " missing there.",
         ],
         button="Delete picture",
         fields={},
@@ -155,10 +161,10 @@ def _url(query: str) -> str:
 
 
 VIEWS = (
-    View("/pictures", index, role=Role.VIEWER),
-    View("/pictures", upload, role=Role.WRITER, methods=("POST",), max_body=_LARGEST_UPLOAD),
-    View("/pictures/choose", choose, role=Role.WRITER),
-    View("/pictures/{hash}", details, role=Role.VIEWER),
-    View("/pictures/{hash}", describe, role=Role.WRITER, methods=("POST",)),
+    View("/pictures", index, right=ListRight.VIEW),
+    View("/pictures", upload, right=ListRight.EDIT, methods=("POST",), max_body=_LARGEST_UPLOAD),
+    View("/pictures/choose", choose, right=ListRight.EDIT),
+    View("/pictures/{hash}", details, right=ListRight.VIEW),
+    View("/pictures/{hash}", describe, right=ListRight.EDIT, methods=("POST",)),
     View("/pictures/{hash}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
 )

@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.web_pages import archive_path, is_in_archive, is_sent, web_url
-from postroom.services.accounts.users import Role
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -39,4 +39,4 @@ def web_addresses(message: Message, base_url: str) -> dict[str, Any]:
     }
 
 
-VIEWS = (View("/messages/{ref}/publish", publish, role=Role.EDITOR, methods=("POST",)),)
+VIEWS = (View("/messages/{ref}/publish", publish, right=ListRight.SEND, methods=("POST",)),)

@@ -7,11 +7,11 @@ from typing import Final
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL
-from postroom.services.accounts.users import Role
-from postroom.services.messages.outcomes import EmailRecord
+from postroom.services.messages.sending.outcomes import EmailRecord
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.views import View
@@ -94,6 +94,6 @@ def _outcome(text: str) -> EmailOutcome | None:
 
 
 VIEWS = (
-    View("/messages/{ref}/emails", index, role=Role.VIEWER),
-    View("/messages/{ref}/emails/decide", decide, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/emails", index, right=ListRight.VIEW),
+    View("/messages/{ref}/emails/decide", decide, right=ListRight.SEND, methods=("POST",)),
 )

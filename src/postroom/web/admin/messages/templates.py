@@ -11,17 +11,18 @@ from starlette.responses import Response
 from postroom.composing.brand import EmailBrand
 from postroom.composing.examples import example_html
 from postroom.composing.layouts import LayoutFormat
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
-from postroom.services.messages.templates import TemplateContent
+from postroom.services.messages.drafts.templates import TemplateContent
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _FORMATS: Final = {"mjml": "MJML", "html": "HTML"}
 _SOURCE_HELP: Final = (
-    "The message goes where {% slot content %} is. Other slots are like {% slot title %}, values of"
-    " the list’s brand like {% brand colour %}. {% footer %} has the unsubscribe link and the"
+    "The message goes where {% slot content %} is. Other slots look like {% slot title %}, values"
+    " of the list’s brand like {% brand colour %}. {% footer %} has the unsubscribe link and the"
     " postal address."
 )
 _FIRST: Final = """\
@@ -65,7 +66,7 @@ async def preview(visit: Visit) -> Response:
     """Show a template with example content and the brand of the first list, in a frame."""
     found = await visit.services.templates.get(visit.parameter("name"))
     brand = EmailBrand(name="Our newsletter")
-    if names := await visit.services.lists.names(limit=1):
+    if names := await visit.lists.names(limit=1):
         brand = await visit.services.composing.brand(names[0])
     brand = msgspec.structs.replace(brand, logo_url="")  # the frame loads nothing
     document = await asyncio.to_thread(
@@ -119,8 +120,8 @@ async def edit(visit: Visit) -> Response:
         return _form(visit, template.name, content, {exc.field: exc.problem}, etag=etag)
     except Overtaken:
         problem = (
-            f"was changed by {template.edited_by or 'someone else'} meanwhile: your text is below."
-            " Save again to replace theirs"
+            f"was changed by {template.edited_by or 'someone else'} in the meantime: your text is"
+            " below. Save again to replace theirs"
         )
         return _form(visit, template.name, content, {"source": problem}, etag=template.etag)
     await visit.audit("edited template", saved.name)
@@ -169,10 +170,10 @@ def _form(
 
 _WRITES: Final = ("GET", "POST")
 VIEWS = (
-    View("/templates", gallery, role=Role.VIEWER),
+    View("/templates", gallery, right=ListRight.VIEW),
     View("/templates/new", create, role=Role.EDITOR, methods=_WRITES, max_body=_LARGEST_FORM),
-    View("/templates/{name}", details, role=Role.VIEWER),
-    View("/templates/{name}/preview", preview, role=Role.VIEWER),
+    View("/templates/{name}", details, right=ListRight.VIEW),
+    View("/templates/{name}/preview", preview, right=ListRight.VIEW),
     View("/templates/{name}/edit", edit, role=Role.EDITOR, methods=_WRITES, max_body=_LARGEST_FORM),
     View("/templates/{name}/delete", delete, role=Role.EDITOR, methods=_WRITES),
 )

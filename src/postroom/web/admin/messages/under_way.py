@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.services.messages.hold_rows import why_all_wait
-from postroom.services.messages.progress import Progress
+from postroom.services.messages.sending.hold_rows import why_all_wait
+from postroom.services.messages.sending.progress import Progress
 from postroom.web.requests.visit import Visit
 
 _PATIENCE: Final = 0.03

@@ -6,6 +6,7 @@ import msgspec
 
 from postroom.domain.audience.lists import MailingList
 from postroom.services.accounts.users import Role
+from postroom.settings import STORED
 from postroom.web.requests.visit import Visit
 
 _LISTS_LOOKED_AT = 20
@@ -29,8 +30,8 @@ async def find_first_steps(visit: Visit) -> list[Step]:
     """
     if not visit.may(Role.EDITOR):
         return []
-    lists = (await visit.services.lists.page(limit=_LISTS_LOOKED_AT)).lists
-    has_message = bool((await visit.services.times.all(limit=1)).messages)
+    lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    has_message = bool((await visit.messages.all(limit=1)).messages)
     begun, has_verified = await _with_subscribers(visit, lists)
     has_subscriber = begun is not None or await _any_subscribers(visit)
     if lists and has_subscriber and has_message:
@@ -53,13 +54,17 @@ def _create_list(shown: MailingList | None) -> Step:
 
 
 def _mail_server(visit: Visit) -> Step:
-    text = "Set up a mail server"
-    if not visit.context.keeps_mail:
-        return Step(text, "", "Done.", is_done=True)
-    hint = "Until then, emails are kept in the Outbox: good for trying things out."
-    if visit.may(Role.ADMINISTRATOR):
-        return Step(text, "/settings", hint, is_done=False)
-    return Step(text, "", f"{hint} An administrator can do this.", is_done=False)
+    text, url = "Set up your mail server", "/settings/mail-server"
+    may = visit.may(Role.ADMINISTRATOR)
+    if visit.context.keeps_mail:
+        hint = "Until then, emails are kept in the Outbox: good for trying things out."
+        who = "" if may else " An administrator can do this."
+        return Step(text, url if may else "", f"{hint}{who}", is_done=False)
+    found = visit.context.settings.found["transport"]
+    if found.origin == STORED and visit.context.live.stored.tested_at is None and may:
+        hint = "It is set up. Send yourself a test email to see that it works."
+        return Step("Test your mail server", url, hint, is_done=False)
+    return Step(text, url if may else "", "Done.", is_done=True)
 
 
 def _subscribers(

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.operations.health import Grade
-from postroom.web.admin.audience.growth import Audience, audience
+from postroom.web.admin.audience.growth import Audience, audience, audience_of
 from postroom.web.admin.messages.under_way import MessageUnderWay, under_way
 from postroom.web.admin.operations.first_steps import find_first_steps
 from postroom.web.requests.views import View
@@ -80,12 +81,14 @@ def first_name(email: str) -> str:
 
 
 async def _state(visit: Visit) -> dict[str, Any]:
+    if visit.access.is_limited:  # it names what they do not see
+        return {"problems": [], "Grade": Grade}
     problems = await visit.services.system_state.problems()
     return {"problems": problems, "Grade": Grade}
 
 
 async def _messages(visit: Visit) -> dict[str, Any]:
-    times = visit.services.times
+    times = visit.messages
     open_ones, scheduled, drafts = await asyncio.gather(
         times.under_way(limit=_SENDING + 1),
         times.to_come(limit=_SCHEDULED),
@@ -115,25 +118,29 @@ async def _figures(visit: Visit) -> dict[str, Any]:
 
 
 async def _audience(visit: Visit) -> Audience:
-    lists = (await visit.services.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    if visit.access.is_limited:
+        return await audience_of(visit, await visit.lists.names())
+    lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists
     size = await visit.services.sizes.total([each.name for each in lists])
     return await audience(visit, size)
 
 
 async def _last(visit: Visit) -> LastMessage | None:
-    done = (await visit.services.times.done(limit=_LAST)).messages
+    done = (await visit.messages.done(limit=_LAST)).messages
     last = next((each for each in done if each.status is MessageStatus.COMPLETED), None)
     if last is None or last.counts is None:
         return None
     began = last.queued_at or last.due_at
-    unsubscribed = await visit.services.subscriptions.unsubscribed_since(last.list_name, began)
-    return LastMessage(last, unsubscribed)
+    unsubscribed = [
+        await visit.services.subscriptions.unsubscribed_since(each, began) for each in last.lists
+    ]
+    return LastMessage(last, sum(unsubscribed))
 
 
 VIEWS = (
-    View("/", home, role=Role.VIEWER),
-    View("/home/state", state, role=Role.VIEWER),
-    View("/home/messages", messages, role=Role.VIEWER),
-    View("/home/figures", figures, role=Role.VIEWER),
+    View("/", home, right=ListRight.VIEW),
+    View("/home/state", state, right=ListRight.VIEW),
+    View("/home/messages", messages, right=ListRight.VIEW),
+    View("/home/figures", figures, right=ListRight.VIEW),
     View("/home/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
 )

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
@@ -59,7 +60,7 @@ async def search(visit: Visit) -> Response:
 
 async def _find(visit: Visit, query: str) -> list[HitGroup]:
     words = query.casefold().split()
-    actions = [each for each in _ACTIONS if visit.may(each.role)]
+    actions = [each for each in _ACTIONS if visit.may(each.needs)]
     pages = places_for(visit.may)
     places = [
         HitGroup("Start", _of_places(actions, words)),
@@ -94,9 +95,9 @@ def _has(text: str, words: list[str]) -> bool:
 
 
 async def _lists(visit: Visit, words: list[str]) -> list[Hit]:
-    first = await visit.services.lists.page(limit=_LISTS_SEARCHED)
+    first = await visit.lists.page(limit=_LISTS_SEARCHED)
     # Names beyond the first ones are found by how they begin.
-    named = await visit.services.lists.page(prefix=words[0], limit=_SHOWN) if first.next else first
+    named = await visit.lists.page(prefix=words[0], limit=_SHOWN) if first.next else first
     lists = {each.name: each for each in (*first.lists, *named.lists)}
     found = [
         each
@@ -110,8 +111,8 @@ async def _lists(visit: Visit, words: list[str]) -> list[Hit]:
 
 async def _messages(visit: Visit, words: list[str]) -> list[Hit]:
     newest, drafts = await asyncio.gather(
-        visit.services.times.all(limit=_MESSAGES_SEARCHED),
-        visit.services.times.drafts(limit=_MESSAGES_SEARCHED),
+        visit.messages.all(limit=_MESSAGES_SEARCHED),
+        visit.messages.drafts(limit=_MESSAGES_SEARCHED),
     )
     found = [
         each
@@ -133,7 +134,7 @@ async def _subscribers(visit: Visit, query: str) -> list[Hit]:
     """Find addresses that start with the query; anything with an @ can be traced, too."""
     if len(query) < _FEWEST_LETTERS or " " in query:
         return []
-    names = await visit.services.lists.names(limit=_LISTS_WITH_ADDRESSES)
+    names = await visit.lists.names(limit=_LISTS_WITH_ADDRESSES)
     found = await asyncio.gather(*(_of_list(visit, name, query) for name in names))
     hits = [hit for of_list in found for hit in of_list][:_SHOWN]
     if "@" in query:
@@ -153,4 +154,4 @@ async def _of_list(visit: Visit, name: ListName, query: str) -> list[Hit]:
     ]
 
 
-VIEWS = (View("/search", search, role=Role.VIEWER),)
+VIEWS = (View("/search", search, right=ListRight.VIEW),)

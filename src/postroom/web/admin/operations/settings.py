@@ -13,6 +13,7 @@ from postroom import __version__
 from postroom.errors import PostroomError
 from postroom.services.accounts.users import Role
 from postroom.settings import FILE, FoundSetting, Settings
+from postroom.web.admin.configuration.setting_pages import PAGES
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -29,6 +30,8 @@ class ShownSetting(msgspec.Struct, frozen=True):
     help: str
     variable: str
     option: str
+    page: str
+    page_name: str
 
 
 async def settings(visit: Visit) -> Response:
@@ -43,6 +46,7 @@ async def settings(visit: Visit) -> Response:
 
 def _shown(found: FoundSetting) -> ShownSetting:
     name = found.setting.name
+    page, page_name = PAGES.get(name, ("", ""))
     return ShownSetting(
         name=name,
         value=found.shown,
@@ -50,6 +54,8 @@ def _shown(found: FoundSetting) -> ShownSetting:
         help=found.setting.help,
         variable=found.setting.variable,
         option=f"--{name}" if name in OPTIONS else "",
+        page=page,
+        page_name=page_name,
     )
 
 
@@ -68,7 +74,7 @@ async def _state(visit: Visit, settings: Settings) -> dict[str, str]:
 def _mail_server(settings: Settings) -> str:
     shown = settings.found["transport"].shown
     if shown.startswith("outbox:"):
-        return "None yet: emails are kept in the outbox. Set transport to send them."
+        return "None yet: emails are kept in the outbox."
     return shown
 
 

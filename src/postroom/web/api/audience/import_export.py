@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.files.columns import EMAIL_NAMES
 from postroom.services.audience.files.import_report import Existing
@@ -53,7 +54,7 @@ _FILE = {
 
 @router.post(
     "/lists/{name}/import",
-    **call(Scope.SUBSCRIBERS, ImportResource, 404, 409, requestBody=_FILE),
+    **call(Scope.SUBSCRIBERS, ImportResource, 404, 409, right=ListRight.MANAGE, requestBody=_FILE),
 )
 async def import_subscribers(
     request: Request,
@@ -88,7 +89,7 @@ async def import_subscribers(
     The header line has a column `email` and may have `verified` (true or false), `blocked` (the
     reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
     address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
-    name or label of a field fill it; a value that does not fit rejects its line. The result names
+    name or label of a field are imported into it. A wrong value rejects its line. The result names
     the columns that were not used. Exports of Mailchimp (also the whole archive), listmonk,
     Substack, Ghost, Buttondown, Brevo, phpList and Keila are recognised by their columns. The file
     is in UTF-8 or in the encoding that its type names: `text/csv; charset=windows-1252`. Lines that
@@ -130,6 +131,7 @@ async def import_subscribers(
         Scope.SUBSCRIBERS,
         None,
         404,
+        right=ListRight.MANAGE,
         also={
             200: {
                 "content": {CSV: {"schema": {"type": "string"}}},
@@ -149,7 +151,7 @@ async def export_subscribers(
     """Export the subscribers of a list, or of a segment, as a CSV file, sorted by address.
 
     Importing the file again changes nothing; in another list, blocked addresses stay blocked. Cells
-    that a spreadsheet would take for a formula begin with an apostrophe, which import removes.
+    that a spreadsheet would interpret as a formula start with an apostrophe, which import removes.
     """
     pieces = services_of(request).exports.export_csv(name, segment or "")
     first = await anext(pieces)  # before the response begins: the list may not exist

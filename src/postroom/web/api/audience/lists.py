@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.list_property import Input, ListProperty
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import PROPERTIES, MailingList
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.audience import ListResource, describe_list
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
 from postroom.web.api.fields import (
     Address,
@@ -27,10 +29,9 @@ from postroom.web.api.fields import (
     line,
     lines,
 )
+from postroom.web.api.key_rights import lists_of
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     matched_etag,
     respond_unless_known,
     respond_with_etag,
@@ -52,11 +53,11 @@ def _type(of: ListProperty) -> Any:
             return line(of.longest, of.help, of.example)
         case Input.LINES:
             return lines(of.longest, of.help, of.example)
-        case Input.ADDRESS:
+        case Input.ADDRESS if of.is_required:
             return Annotated[Address, described]
         case Input.COLOUR:
             return checked_text(of.check, of.longest, of.help, of.example, pattern=_COLOUR)
-        case Input.LINK | Input.LINKS:
+        case Input.ADDRESS | Input.LINK | Input.LINKS:
             return checked_text(of.check, of.longest, of.help, of.example)
         case Input.CHOICE:
             schema = {"type": "string", "enum": list(of.choices), "description": of.help}
@@ -88,19 +89,21 @@ async def create_list(request: Request, body: NewList) -> Response:
     return respond_with_etag(describe_list(created), 201, {"Location": location})
 
 
-@router.get("/lists", **call(Scope.LISTS, index_of(ListResource), 404))
+@router.get("/lists", **call(Scope.LISTS, index_of(ListResource), 404, right=ListRight.VIEW))
 async def read_lists(request: Request, limit: Limit = 100, after: After = None) -> Response:
     """Return all lists, sorted by name."""
     cursor = Cursor(after, IndexName.LISTS)
     with cursor.checked():
-        page = await services_of(request).lists.page(limit=limit, after=cursor.last)
+        page = await lists_of(request).page(limit=limit, after=cursor.last)
     items = (with_quotable_etag(describe_list(each)) for each in page.lists)
     return respond_with_items(items, cursor.next(page.next))
 
 
 @router.get(
     "/lists/{name}",
-    **call(Scope.LISTS, ListResource, 404, with_etag=True, headers=IF_NONE_MATCH),
+    **call(
+        Scope.LISTS, ListResource, 404, right=ListRight.VIEW, with_etag=True, headers=IF_NONE_MATCH
+    ),
 )
 async def read_list(request: Request, name: ListPath) -> Response:
     """Return a list."""
@@ -109,7 +112,16 @@ async def read_list(request: Request, name: ListPath) -> Response:
 
 @router.patch(
     "/lists/{name}",
-    **call(Scope.LISTS, ListResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+    **call(
+        Scope.LISTS,
+        ListResource,
+        404,
+        409,
+        412,
+        right=ListRight.MANAGE,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
 )
 async def change_list(request: Request, name: ListPath, body: ListChange) -> Response:
     """Change a list."""
@@ -120,7 +132,10 @@ async def change_list(request: Request, name: ListPath, body: ListChange) -> Res
     return respond_with_etag(describe_list(saved))
 
 
-@router.delete("/lists/{name}", **call(Scope.LISTS, None, 404, 409, 412, headers=IF_MATCH))
+@router.delete(
+    "/lists/{name}",
+    **call(Scope.LISTS, None, 404, 409, 412, right=ListRight.MANAGE, headers=IF_MATCH),
+)
 async def delete_list(request: Request, name: ListPath) -> Response:
     """Delete a list with all its subscribers. Refused while one of its messages is unfinished."""
     await services_of(request).lists.delete(name, await _matched(request, name))

@@ -11,6 +11,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.rules.parsing import LONGEST
 from postroom.domain.audience.segments import Segment
 from postroom.services.accounts.api_keys import Scope
@@ -22,6 +23,7 @@ from postroom.services.resources.audience import (
     describe_preview,
     describe_segment,
 )
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
 from postroom.web.api.fields import (
     Address,
@@ -35,8 +37,6 @@ from postroom.web.api.fields import (
 )
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     matched_etag,
     respond,
     respond_unless_known,
@@ -78,7 +78,15 @@ class SegmentRule(Body):
 
 @router.post(
     "/lists/{name}/segments",
-    **call(Scope.SUBSCRIBERS, SegmentResource, 404, 409, status=201, with_etag=True),
+    **call(
+        Scope.SUBSCRIBERS,
+        SegmentResource,
+        404,
+        409,
+        right=ListRight.MANAGE,
+        status=201,
+        with_etag=True,
+    ),
 )
 async def create_segment(request: Request, name: ListPath, body: NewSegment) -> Response:
     """Add a segment. Mistakes in the rule are reported with line and column."""
@@ -87,7 +95,10 @@ async def create_segment(request: Request, name: ListPath, body: NewSegment) -> 
     return respond_with_etag(describe_segment(created), 201, {"Location": location})
 
 
-@router.get("/lists/{name}/segments", **call(Scope.SUBSCRIBERS, index_of(SegmentResource), 404))
+@router.get(
+    "/lists/{name}/segments",
+    **call(Scope.SUBSCRIBERS, index_of(SegmentResource), 404, right=ListRight.VIEW),
+)
 async def read_segments(
     request: Request, name: ListPath, limit: Limit = 100, after: After = None
 ) -> Response:
@@ -100,7 +111,8 @@ async def read_segments(
 
 
 @router.post(
-    "/lists/{name}/segments/preview", **call(Scope.SUBSCRIBERS, SegmentPreviewResource, 404)
+    "/lists/{name}/segments/preview",
+    **call(Scope.SUBSCRIBERS, SegmentPreviewResource, 404, right=ListRight.VIEW),
 )
 async def preview_segment(request: Request, name: ListPath, body: SegmentRule) -> Response:
     """Count the subscribers that a rule selects. A long list takes a few seconds."""
@@ -109,7 +121,14 @@ async def preview_segment(request: Request, name: ListPath, body: SegmentRule) -
 
 @router.get(
     "/lists/{name}/segments/{segment:segment}",
-    **call(Scope.SUBSCRIBERS, SegmentResource, 404, with_etag=True, headers=IF_NONE_MATCH),
+    **call(
+        Scope.SUBSCRIBERS,
+        SegmentResource,
+        404,
+        right=ListRight.VIEW,
+        with_etag=True,
+        headers=IF_NONE_MATCH,
+    ),
 )
 async def read_segment(request: Request, name: ListPath, segment: SegmentPath) -> Response:
     """Return a segment."""
@@ -119,7 +138,16 @@ async def read_segment(request: Request, name: ListPath, segment: SegmentPath) -
 
 @router.put(
     "/lists/{name}/segments/{segment:segment}",
-    **call(Scope.SUBSCRIBERS, SegmentResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+    **call(
+        Scope.SUBSCRIBERS,
+        SegmentResource,
+        404,
+        409,
+        412,
+        right=ListRight.MANAGE,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
 )
 async def change_segment(
     request: Request, name: ListPath, segment: SegmentPath, body: SegmentRule
@@ -132,7 +160,7 @@ async def change_segment(
 
 @router.delete(
     "/lists/{name}/segments/{segment:segment}",
-    **call(Scope.SUBSCRIBERS, None, 404, 409, 412, headers=IF_MATCH),
+    **call(Scope.SUBSCRIBERS, None, 404, 409, 412, right=ListRight.MANAGE, headers=IF_MATCH),
 )
 async def delete_segment(request: Request, name: ListPath, segment: SegmentPath) -> Response:
     """Delete a segment. Its subscribers stay on the list."""
@@ -143,7 +171,7 @@ async def delete_segment(request: Request, name: ListPath, segment: SegmentPath)
 
 @router.get(
     "/lists/{name}/segments/{segment:segment}/explain",
-    **call(Scope.SUBSCRIBERS, ExplanationResource, 404),
+    **call(Scope.SUBSCRIBERS, ExplanationResource, 404, right=ListRight.VIEW),
 )
 async def explain_segment(
     request: Request,

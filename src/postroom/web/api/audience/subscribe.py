@@ -9,6 +9,8 @@ from pydantic import AliasChoices, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.consent import BY_API
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
 from postroom.services.resources.audience import SignUpResource
@@ -46,7 +48,7 @@ class SignUp(Body):
         Attributes,
         Field(
             default_factory=dict,
-            description="Values of the list's public fields. They count once the address is"
+            description="Values of the list's public fields. They apply once the address is"
             " confirmed; those of a subscriber who has already confirmed stay as they are.",
         ),
     ]
@@ -59,6 +61,7 @@ class SignUp(Body):
         SignUpResource,
         404,
         409,
+        right=ListRight.MANAGE,
         status=202,
         headers=IDEMPOTENCY_KEY,
         also={200: success(SignUpResource, "Already verified: nothing is sent.")},
@@ -78,6 +81,7 @@ async def subscribe(request: Request, body: SignUp) -> Response:
             body.email,
             attributes=body.attributes,
             language=body.language or "",
+            source=BY_API,
         )
         result = SignUpResource(
             email=body.email,

@@ -12,12 +12,15 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.consent import BY_API
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import Subscriber
 from postroom.domain.errors import Invalid
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.subscriber_search import SubscriberState
 from postroom.services.resources.audience import SubscriberResource, describe_subscriber
 from postroom.storage import InvalidKey
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
 from postroom.web.api.fields import (
     Address,
@@ -35,8 +38,6 @@ from postroom.web.api.fields import (
 )
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     key_of,
     matched_etag,
     respond_unless_known,
@@ -88,12 +89,20 @@ def _describe(request: Request, subscriber: Subscriber) -> SubscriberResource:
 
 @router.post(
     "/lists/{name}/subscribers",
-    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, 409, status=201, with_etag=True),
+    **call(
+        Scope.SUBSCRIBERS,
+        SubscriberResource,
+        404,
+        409,
+        right=ListRight.MANAGE,
+        status=201,
+        with_etag=True,
+    ),
 )
 async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) -> Response:
     """Add an address to a list, without a confirmation email. For that, use `/subscribe`."""
     added = await services_of(request).subscriptions.add(
-        name, body.email, verified=body.verified, attributes=body.attributes
+        name, body.email, verified=body.verified, attributes=body.attributes, source=BY_API
     )
     address = quote(added.address, safe="@")
     location = f"{PLACE}/lists/{quote(added.list_name)}/subscribers/{address}"
@@ -102,7 +111,7 @@ async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) 
 
 @router.get(
     "/lists/{name}/subscribers",
-    **call(Scope.SUBSCRIBERS, index_of(SubscriberResource), 404),
+    **call(Scope.SUBSCRIBERS, index_of(SubscriberResource), 404, right=ListRight.VIEW),
 )
 async def read_subscribers(
     request: Request,
@@ -174,7 +183,14 @@ def _respond_with(
 
 @router.get(
     "/lists/{name}/subscribers/{email:path}",
-    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, with_etag=True, headers=IF_NONE_MATCH),
+    **call(
+        Scope.SUBSCRIBERS,
+        SubscriberResource,
+        404,
+        right=ListRight.VIEW,
+        with_etag=True,
+        headers=IF_NONE_MATCH,
+    ),
 )
 async def read_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
     """Return a subscriber."""
@@ -184,7 +200,16 @@ async def read_subscriber(request: Request, name: ListPath, email: AddressPath) 
 
 @router.patch(
     "/lists/{name}/subscribers/{email:path}",
-    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+    **call(
+        Scope.SUBSCRIBERS,
+        SubscriberResource,
+        404,
+        409,
+        412,
+        right=ListRight.MANAGE,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
 )
 async def change_subscriber(
     request: Request,
@@ -201,7 +226,7 @@ async def change_subscriber(
     if not body.model_fields_set:
         return respond_with_etag(_describe(request, await subscriptions.get(name, email)))
     if body.email is not None:
-        moved = await subscriptions.change_address(name, email, body.email, etag)
+        moved = await subscriptions.change_address(name, email, body.email, etag, BY_API)
         email, etag = moved.address, moved.etag
     unblocks = "blocked" in body.model_fields_set and body.blocked is None
     saved = await subscriptions.edit(
@@ -212,18 +237,19 @@ async def change_subscriber(
         attributes=body.attributes,
         note=body.note,
         etag=etag,
+        source=BY_API,
     )
     return respond_with_etag(_describe(request, saved))
 
 
 @router.delete(
     "/lists/{name}/subscribers/{email:path}",
-    **call(Scope.SUBSCRIBERS, None, 404, 409, 412, headers=IF_MATCH),
+    **call(Scope.SUBSCRIBERS, None, 404, 409, 412, right=ListRight.MANAGE, headers=IF_MATCH),
 )
 async def remove_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
     """Remove an address from a list."""
     etag = await _matched(request, name, email)
-    await services_of(request).subscriptions.remove(name, email, etag)
+    await services_of(request).subscriptions.remove(name, email, etag, BY_API)
     return Response(status_code=204)
 
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.attachments import (
-    LARGEST_IN_ALL,
+    LARGEST_IN_TOTAL,
     LONGEST_NAME,
     MOST,
     Attachment,
@@ -19,7 +19,7 @@ from postroom.domain.messages.attachments import (
 )
 from postroom.web.api.fields import Body, Text
 
-LARGEST_BODY = LARGEST_IN_ALL * 4 // 3 + 64 * 1024
+LARGEST_BODY = LARGEST_IN_TOTAL * 4 // 3 + 64 * 1024
 """Bytes of all attachments in a request."""
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

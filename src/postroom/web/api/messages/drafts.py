@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import (
     MessageResource,
@@ -45,6 +46,7 @@ router = APIRouter(route_class=ApiRoute, tags=["Messages"])
         404,
         409,
         412,
+        right=ListRight.SEND,
         with_etag=True,
         headers=IF_MATCH,
     ),
@@ -65,7 +67,16 @@ async def schedule_message(request: Request, ref: RefPath, body: Schedule) -> Re
 
 @router.post(
     "/messages/{ref}/unschedule",
-    **call(Scope.MESSAGES, MessageResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+    **call(
+        Scope.MESSAGES,
+        MessageResource,
+        404,
+        409,
+        412,
+        right=ListRight.SEND,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
 )
 async def unschedule_message(request: Request, ref: RefPath) -> Response:
     """Make a scheduled message a draft again. Possible until its sending starts."""
@@ -77,7 +88,7 @@ async def unschedule_message(request: Request, ref: RefPath) -> Response:
 
 @router.post(
     "/messages/{ref}/duplicate",
-    **call(Scope.MESSAGES, MessageResource, 404, status=201, with_etag=True),
+    **call(Scope.MESSAGES, MessageResource, 404, right=ListRight.EDIT, status=201, with_etag=True),
 )
 async def duplicate_message(request: Request, ref: RefPath) -> Response:
     """Create a draft with the content of a message."""
@@ -86,7 +97,9 @@ async def duplicate_message(request: Request, ref: RefPath) -> Response:
     return respond_created(await describe(services, draft))
 
 
-@router.post("/messages/{ref}/test", **call(Scope.MESSAGES, TestResource, 404, 409))
+@router.post(
+    "/messages/{ref}/test", **call(Scope.MESSAGES, TestResource, 404, 409, right=ListRight.EDIT)
+)
 async def test_message(request: Request, ref: RefPath, body: Test) -> Response:
     """Send a message to up to ten addresses now, with `[Test]` in its subject.
 

@@ -10,21 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import EmailResource, describe_email
 from postroom.web.api import fields
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
 from postroom.web.api.fields import AddressPath, After, Body, Limit, RefPath
-from postroom.web.api.routing import (
-    ApiRoute,
-    Cursor,
-    IndexName,
-    respond,
-    respond_with_items,
-    services_of,
-)
+from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 from postroom.wiring import Services
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
@@ -42,7 +37,7 @@ class Decision(Body):
 
 @router.get(
     "/messages/{ref}/emails",
-    **call(Scope.MESSAGES, index_of(EmailResource), 404),
+    **call(Scope.MESSAGES, index_of(EmailResource), 404, right=ListRight.VIEW),
 )
 async def read_emails(
     request: Request,
@@ -64,7 +59,7 @@ async def read_emails(
 
 @router.get(
     "/messages/{ref}/emails/{email:path}",
-    **call(Scope.MESSAGES, EmailResource, 404),
+    **call(Scope.MESSAGES, EmailResource, 404, right=ListRight.VIEW),
 )
 async def read_email(request: Request, ref: RefPath, email: AddressPath) -> Response:
     """Return the outcome of the email to one address."""
@@ -73,7 +68,7 @@ async def read_email(request: Request, ref: RefPath, email: AddressPath) -> Resp
 
 @router.post(
     "/messages/{ref}/decide",
-    **call(Scope.MESSAGES, EmailResource, 404, 409),
+    **call(Scope.MESSAGES, EmailResource, 404, 409, right=ListRight.SEND),
 )
 async def decide(request: Request, ref: RefPath, body: Decision) -> Response:
     """Record the outcome of an email in doubt, or send it again."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from postroom.domain.errors import Incomplete
-from postroom.domain.messages.audiences import MOST_EXCLUDED
+from postroom.domain.messages.audiences import MOST_EXCLUDED, MOST_MORE
 from postroom.domain.messages.messages import MessageFormat
+from postroom.domain.messages.tracking import TRACKS, parse_track
 from postroom.sender.draft_mail import MOST_TESTS
-from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.storage.limits import EARLIEST
 from postroom.web.api.fields import (
     Address,
@@ -56,6 +57,18 @@ Published = Annotated[
         " needs a default."
     ),
 ]
+Tracking = Annotated[
+    str,
+    AfterValidator(lambda text: parse_track(text).value),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "enum": list(TRACKS),
+            "description": "Whether opens and clicks are measured: `off`, or `aggregate`, without"
+            " knowing who it was. If omitted or null: the default of the list.",
+        }
+    ),
+]
 Template = Annotated[
     str,
     Field(
@@ -67,6 +80,13 @@ Template = Annotated[
 
 Segment = Annotated[
     SegmentName, Field(description="Send only to subscribers of this segment of the list.")
+]
+MoreLists = Annotated[
+    list[ListName],
+    Field(
+        max_length=MOST_MORE,
+        description="Also send to subscribers of these lists; each person gets it once.",
+    ),
 ]
 ExcludedSegments = Annotated[
     list[SegmentName],
@@ -120,6 +140,7 @@ class NewMessage(Body):
         bool, Field(description="Keep it as a draft, which is not sent until it is scheduled.")
     ] = False
     list: ListName | None = None
+    more_lists: MoreLists | None = None
     segment: Segment | None = None
     exclude_segments: ExcludedSegments | None = None
     exclude_lists: ExcludedLists | None = None
@@ -132,6 +153,7 @@ class NewMessage(Body):
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
+    track: Tracking | None = None
     published: Published = False
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
@@ -149,14 +171,15 @@ class NewMessage(Body):
 class MessageChange(Change):
     """Fields that are left out stay as they are, but a text that was generated from the HTML is
     generated again. An empty body is removed. Null removes a preheader, name,
-    Reply-To, template or segment."""
+    Reply-To, template or segment, and leaves `track` to the list."""
 
     model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_some_with_one_source)
     nullable: ClassVar[frozenset[str]] = frozenset(
-        {"preheader", "from_name", "reply_to", "segment", "template"}
+        {"preheader", "from_name", "reply_to", "segment", "template", "track"}
     )
 
     list: ListName | None = None
+    more_lists: MoreLists | None = None
     segment: Segment | None = None
     exclude_segments: ExcludedSegments | None = None
     exclude_lists: ExcludedLists | None = None
@@ -169,6 +192,7 @@ class MessageChange(Change):
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
+    track: Tracking | None = None
     published: Published | None = None
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
@@ -196,7 +220,7 @@ class Test(Body):
     ]
     subscriber: Annotated[
         Address | None,
-        Field(description="The subscriber whose fields it shows; left out: an example."),
+        Field(description="The subscriber whose fields it shows; if omitted, an example."),
     ] = None
 
 
@@ -225,7 +249,7 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
     for name in ("preheader", "from_name", "reply_to", "segment", "subject", "template", "text"):
         if name in given:
             given[name] = given[name] or ""
-    for name in ("exclude_segments", "exclude_lists"):
+    for name in ("exclude_segments", "exclude_lists", "more_lists"):
         if name in given:
             given[name] = tuple(given[name] or ())
     return ContentChange(**given)

@@ -12,12 +12,14 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus, has_passed
 from postroom.domain.messages.messages import LARGEST_BODY as LARGEST_MESSAGE_BODY
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.message_rows import MessagePage, MessagePart
+from postroom.services.messages.visible_messages import VisibleMessages
 from postroom.services.resources.messages import (
     BodiesResource,
     MessageResource,
@@ -28,6 +30,7 @@ from postroom.services.resources.messages import (
 )
 from postroom.storage import InvalidValue
 from postroom.storage.codec import decode_token, encode_token
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import (
     IDEMPOTENCY_KEY,
     IF_MATCH,
@@ -38,6 +41,7 @@ from postroom.web.api.documenting import (
     success,
 )
 from postroom.web.api.fields import After, Limit, RefPath
+from postroom.web.api.key_rights import is_limited, messages_of, require_right
 from postroom.web.api.messages.attachment_models import LARGEST_BODY as LARGEST_ATTACHMENTS
 from postroom.web.api.messages.attachment_models import read_attachments
 from postroom.web.api.messages.message_models import (
@@ -48,8 +52,6 @@ from postroom.web.api.messages.message_models import (
 )
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     author_of,
     matched_etag,
     once,
@@ -74,6 +76,7 @@ _MOST_READS = 1_000  # slices of messages for one response, of which a status ma
         ScheduledMessageResource,
         404,
         409,
+        right=ListRight.EDIT,
         status=201,
         with_etag=True,
         headers=IDEMPOTENCY_KEY,
@@ -83,6 +86,9 @@ _MOST_READS = 1_000  # slices of messages for one response, of which a status ma
 async def create_message(request: Request, body: NewMessage) -> Response:
     """Schedule a message to the verified subscribers of a list, or create a draft.
 
+    With `more_lists`, subscribers of these lists get it, too, each person once: from the first of
+    the lists that they are on, whose name and links are in the email.
+
     With `segment`, only subscribers of that segment get it; those of `exclude_segments` and
     `exclude_lists` do not. Who belongs to them is decided when sending starts.
 
@@ -91,6 +97,9 @@ async def create_message(request: Request, body: NewMessage) -> Response:
     """
     services = services_of(request)
     body.check()
+    others = (*(body.more_lists or ()), *(body.exclude_lists or ()))
+    concerned = filter(None, (body.list, *others))
+    require_right(request, ListRight.EDIT if body.draft else ListRight.SEND, *concerned)
 
     async def work(begun: Begun | None) -> tuple[int, ScheduledMessageResource]:
         now = datetime.now(UTC) if begun is None else begun.at
@@ -114,7 +123,9 @@ async def create_message(request: Request, body: NewMessage) -> Response:
     return await once(request, work, lambda _, content: respond_created(content))
 
 
-@router.get("/messages", **call(Scope.MESSAGES, index_of(MessageResource), 404))
+@router.get(
+    "/messages", **call(Scope.MESSAGES, index_of(MessageResource), 404, right=ListRight.VIEW)
+)
 async def read_messages(
     request: Request,
     status: Annotated[MessageStatus | None, Query(description="Filter by status.")] = None,
@@ -128,19 +139,24 @@ async def read_messages(
     services = services_of(request)
     cursor = Cursor(after, IndexName.MESSAGES)
     with cursor.checked():
-        page = await _page(services, status, limit, cursor.last)
+        page = await _page(messages_of(request), status, limit, cursor.last)
     items = await asyncio.gather(*(describe(services, each) for each in page.messages))
     return respond_with_items(map(with_quotable_etag, items), cursor.next(page.next))
 
 
-@router.get("/messages/{ref}", **call(Scope.MESSAGES, MessageResource, 404, with_etag=True))
+@router.get(
+    "/messages/{ref}",
+    **call(Scope.MESSAGES, MessageResource, 404, right=ListRight.VIEW, with_etag=True),
+)
 async def read_message(request: Request, ref: RefPath) -> Response:
     """Return a message with the counts of its emails."""
     services = services_of(request)
     return respond_with_etag(await describe(services, await services.messages.get(ref)))
 
 
-@router.get("/messages/{ref}/bodies", **call(Scope.MESSAGES, BodiesResource, 404))
+@router.get(
+    "/messages/{ref}/bodies", **call(Scope.MESSAGES, BodiesResource, 404, right=ListRight.VIEW)
+)
 async def read_bodies(request: Request, ref: RefPath) -> Response:
     """Return the source, the HTML and the text of a message.
 
@@ -159,6 +175,7 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
         404,
         409,
         412,
+        right=ListRight.EDIT,
         with_etag=True,
         headers=IF_MATCH,
         **_WITH_BODIES,
@@ -167,11 +184,15 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
 async def change_message(request: Request, ref: RefPath, body: MessageChange) -> Response:
     """Change a message while it is Draft or Pending, or Paused and none of it has been sent.
 
-    Once its recipients are planned (`queued_at` is set), list, audience and time cannot change.
+    Once its recipients are prepared (`queued_at` is set), list, audience and time cannot change.
     `published` alone can be changed at any time.
     """
     services = services_of(request)
     body.check()
+    named = (body.list, *(body.more_lists or ()), *(body.exclude_lists or ()))
+    await _require_right_to_change(request, ref, *filter(None, named))
+    if "list" in body.model_fields_set and not body.list:
+        require_right(request, ListRight.EDIT)  # nobody else would see a draft without a list
     etag = await matched(request, ref)
     now = datetime.now(UTC)
     if body.model_fields_set:
@@ -189,14 +210,28 @@ async def change_message(request: Request, ref: RefPath, body: MessageChange) ->
     return respond_with_etag(await describe_scheduled(services, saved, body.scheduled_at, now))
 
 
-@router.delete("/messages/{ref}", **call(Scope.MESSAGES, None, 404, 409, 412, headers=IF_MATCH))
+@router.delete(
+    "/messages/{ref}",
+    **call(Scope.MESSAGES, None, 404, 409, 412, right=ListRight.EDIT, headers=IF_MATCH),
+)
 async def delete_message(request: Request, ref: RefPath) -> Response:
     """Delete a message while it is Draft or Pending."""
+    await _require_right_to_change(request, ref)
     await services_of(request).messages.delete(ref, await matched(request, ref))
     return Response(status_code=204)
 
 
-_CHANGED = call(Scope.MESSAGES, MessageResource, 404, 409, with_etag=True)
+async def _require_right_to_change(request: Request, ref: str, *new_lists: str) -> None:
+    """Raise `NoListRight` unless the key may change a message: one that is no draft is scheduled,
+    and only those who may send to its lists, old and new, decide about it."""
+    if not is_limited(request):
+        return
+    message = await services_of(request).messages.get(ref)
+    if message.status is not MessageStatus.DRAFT:
+        require_right(request, ListRight.SEND, *message.all_lists, *new_lists)
+
+
+_CHANGED = call(Scope.MESSAGES, MessageResource, 404, 409, right=ListRight.SEND, with_etag=True)
 
 
 @router.post("/messages/{ref}/pause", **_CHANGED)
@@ -213,7 +248,7 @@ async def resume_message(request: Request, ref: RefPath) -> Response:
 
 @router.post("/messages/{ref}/cancel", **_CHANGED)
 async def cancel_message(request: Request, ref: RefPath) -> Response:
-    """Cancel a message for good. Emails not sent yet will not be sent."""
+    """Cancel a message permanently. Emails not sent yet will not be sent."""
     return await _changed(request, ref, services_of(request).messages.cancel)
 
 
@@ -230,6 +265,7 @@ async def try_message_now(request: Request, ref: RefPath) -> Response:
         MessageResource,
         404,
         409,
+        right=ListRight.SEND,
         with_etag=True,
         also={201: success(MessageResource, "Created.", with_etag=True, is_new=True)},
     ),
@@ -260,7 +296,8 @@ def respond_created(content: Any) -> Response:
 
 
 async def describe(services: Services, message: Message) -> MessageResource:
-    return describe_message(message, await services.message_holds.sending_state(message))
+    state = await services.message_holds.sending_state(message)
+    return describe_message(message, state, await services.results.of_message(message))
 
 
 async def describe_scheduled(
@@ -268,7 +305,8 @@ async def describe_scheduled(
 ) -> ScheduledMessageResource:
     state = await services.message_holds.sending_state(message)
     passed = wanted is not None and has_passed(wanted, now)
-    return describe_scheduled_message(message, state, has_passed=passed)
+    results = await services.results.of_message(message)
+    return describe_scheduled_message(message, state, results, has_passed=passed)
 
 
 async def matched(request: Request, ref: str) -> str | None:
@@ -289,7 +327,7 @@ def _parts(status: MessageStatus | None) -> tuple[MessagePart, ...]:
 
 
 async def _page(
-    services: Services, status: MessageStatus | None, limit: int, after: str | None
+    messages: VisibleMessages, status: MessageStatus | None, limit: int, after: str | None
 ) -> MessagePage:
     """Return drafts, then unfinished messages, then finished ones: most messages move in this
     direction, so that none of them is missed."""
@@ -303,7 +341,7 @@ async def _page(
     found: list[Message] = []
     seen: set[str] = set()
     for _ in range(_MOST_READS):
-        page = await services.messages.page(part, limit=limit - len(found), after=inner or None)
+        page = await messages.page(part, limit=limit - len(found), after=inner or None)
         fitting = [m for m in page.messages if (status in (None, m.status)) and m.ref not in seen]
         found += fitting
         seen |= {message.ref for message in fitting}
@@ -313,6 +351,6 @@ async def _page(
             if not following:
                 return MessagePage(found, None)
             part = following[0]
-        if len(found) >= limit:
+        if len(found) >= limit or messages.has_read_enough:
             break
     return MessagePage(found, encode_token(part, inner))

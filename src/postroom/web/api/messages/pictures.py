@@ -11,23 +11,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pictures import LARGEST_FILE, LONGEST_ALT, Picture, parse_hash
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.messages.picture_files import FIELD
+from postroom.services.messages.media.picture_files import FIELD
 from postroom.services.resources.pictures import (
     PictureDetailsResource,
     PictureResource,
     describe_picture,
     describe_picture_details,
 )
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, PLACE, call, index_of, success
 from postroom.web.api.fields import After, AltText, Change, Limit, in_path, without_nul
+from postroom.web.api.key_rights import messages_of
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     context_of,
     key_of,
     matched_etag,
@@ -102,6 +103,7 @@ class PictureChange(Change):
         Scope.MESSAGES,
         PictureResource,
         409,
+        right=ListRight.EDIT,
         status=201,
         with_etag=True,
         also={200: success(PictureResource, "The same picture was uploaded before.")},
@@ -131,7 +133,7 @@ async def upload_picture(request: Request) -> Response:
     return respond_with_etag(_resource(request, picture), 201 if is_new else 200, location)
 
 
-@router.get("/media", **call(Scope.MESSAGES, index_of(PictureResource), 404))
+@router.get("/media", **call(Scope.MESSAGES, index_of(PictureResource), 404, right=ListRight.VIEW))
 async def read_pictures(
     request: Request, q: Search = "", limit: Limit = 100, after: After = None
 ) -> Response:
@@ -143,19 +145,31 @@ async def read_pictures(
     return respond_with_items(items, cursor.next(page.next))
 
 
-@router.get("/media/{hash}", **call(Scope.MESSAGES, PictureDetailsResource, 404, with_etag=True))
+@router.get(
+    "/media/{hash}",
+    **call(Scope.MESSAGES, PictureDetailsResource, 404, right=ListRight.VIEW, with_etag=True),
+)
 async def read_picture(request: Request, hash: HashPath) -> Response:
     """Return a picture, and the messages and templates that use it."""
     pictures = services_of(request).pictures
     picture = await pictures.get(hash)
-    uses = await pictures.uses(picture)
+    uses = await pictures.uses(picture, sees=messages_of(request).sees)
     base_url = context_of(request).base_url
     return respond_with_etag(describe_picture_details(picture, uses, base_url))
 
 
 @router.patch(
     "/media/{hash}",
-    **call(Scope.MESSAGES, PictureResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+    **call(
+        Scope.MESSAGES,
+        PictureResource,
+        404,
+        409,
+        412,
+        right=ListRight.EDIT,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
 )
 async def change_picture(
     request: Request,

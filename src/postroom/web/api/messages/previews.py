@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import (
     PreflightResource,
@@ -22,7 +23,9 @@ _SECONDS: Final = 5.0
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 
 
-@router.get("/messages/{ref}/render", **call(Scope.MESSAGES, RenderedResource, 404))
+@router.get(
+    "/messages/{ref}/render", **call(Scope.MESSAGES, RenderedResource, 404, right=ListRight.VIEW)
+)
 async def render_message(
     request: Request,
     ref: RefPath,
@@ -40,7 +43,10 @@ async def render_message(
     return respond(RenderedResource(mail.subject, mail.html, mail.text))
 
 
-@router.get("/messages/{ref}/preflight", **call(Scope.MESSAGES, PreflightResource, 404))
+@router.get(
+    "/messages/{ref}/preflight",
+    **call(Scope.MESSAGES, PreflightResource, 404, right=ListRight.VIEW),
+)
 async def read_preflight(request: Request, ref: RefPath) -> Response:
     """Return what is wrong with a message, and how many subscribers will receive it.
 

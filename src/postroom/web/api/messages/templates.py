@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from postroom.composing.compiler import LARGEST_SOURCE
 from postroom.composing.layouts import LayoutFormat
+from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.messages.templates import (
+from postroom.services.messages.drafts.templates import (
     TemplateContent,
     WholeTemplate,
 )
@@ -75,7 +76,7 @@ class NewTemplate(TemplateChange):
     name: Name
 
 
-@router.get("/templates", **call(Scope.MESSAGES, index_of(TemplateSummary)))
+@router.get("/templates", **call(Scope.MESSAGES, index_of(TemplateSummary), right=ListRight.VIEW))
 async def read_templates(request: Request) -> Response:
     """Return all templates: your own by name, then the built-in ones."""
     found = await services_of(request).templates.list()
@@ -95,7 +96,10 @@ async def create_template(request: Request, body: NewTemplate) -> Response:
     )
 
 
-@router.get("/templates/{name}", **call(Scope.MESSAGES, TemplateResource, 404, with_etag=True))
+@router.get(
+    "/templates/{name}",
+    **call(Scope.MESSAGES, TemplateResource, 404, right=ListRight.VIEW, with_etag=True),
+)
 async def read_template(request: Request, name: TemplatePath) -> Response:
     """Return a template with its source and its slots."""
     return respond_with_etag(describe_template(await services_of(request).templates.get(name)))

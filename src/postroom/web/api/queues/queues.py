@@ -26,12 +26,11 @@ from postroom.services.resources.queues import (
 from postroom.storage import InvalidName
 from postroom.storage.limits import QUEUE_SECONDS
 from postroom.storage.names import check_queue_name
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of, success
 from postroom.web.api.fields import WITHOUT_NUL, After, Body, Limit, Text, without_nul
 from postroom.web.api.routing import (
     ApiRoute,
-    Cursor,
-    IndexName,
     context_of,
     key_of,
     respond,

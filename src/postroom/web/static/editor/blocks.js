@@ -65,6 +65,7 @@ class Editor {
     const before = this.message;
     this.message = parseDocument(text);
     this.canvas.renumber(this.message, matchBlocks(before, this.message));
+    this.canvas.showTexts(this.message);
     if (!blockAt(this.message, this.selected)) this.selected = "";
     this.store(text);
     this.showPanel();
@@ -169,7 +170,7 @@ class Editor {
       this.update(place, change, typing);
       if (isShown || "columns" in change) this.showPanel();
     });
-    const note = kindOf(block).note ?? (kindOf(block).fields.length ? "" : "There is nothing to set.");
+    const { note } = kindOf(block);
     if (note) into.prepend(Object.assign(document.createElement("p"), { className: "soft", textContent: note }));
   }
 

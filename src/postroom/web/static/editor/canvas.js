@@ -1,13 +1,16 @@
 // The canvas: a frame with the email as the server compiles it. Nothing runs in the frame; this page
 // listens to its events. Its document is changed in place, so that nothing flickers.
+import { replaceContent, replaceWords } from "./canvas_text.js";
 import { blockAt, indexOf, walk } from "./model.js";
 import { kindOf, nameOf } from "./catalogue.js";
 
 const PLACE = /(?:^|\s)pr-block-([\d-]+)(?:\s|$)/;
+const MOST_TEXTS = 500;
 const STYLE = `
   .pr-block { position: relative; cursor: default; outline: 0; }
   .pr-block:hover { box-shadow: 0 0 0 1px #9db4dd; }
   .pr-block:focus-visible { box-shadow: 0 0 0 2px #27509b; }
+  .pr-block[data-condition]::after { content: "Shown if " attr(data-condition); position: absolute; bottom: 0; left: 8px; max-width: 60%; padding: 0 8px; overflow: hidden; border-radius: 6px; background: #e8eefb; color: #1f3f7a; font: 500 11px/16px system-ui, sans-serif; text-overflow: ellipsis; white-space: nowrap; pointer-events: none; }
   .pr-block.pr-selected { box-shadow: 0 0 0 2px #27509b; border-radius: 2px; }
   [contenteditable] { outline: 0; cursor: text; min-height: 1em; }
   .pr-column > table { min-height: 40px; }
@@ -25,6 +28,7 @@ export class Canvas {
     this.doc = null;
     this.blocks = new Map(); // the block that each element with a place shows
     this.typed = new Set();  // blocks that were typed into since the document was asked for
+    this.texts = new Map();  // what is shown of the HTML of a text; the latest is last
     this.resized = () => {};
     this.attach = () => {};
   }
@@ -75,7 +79,30 @@ export class Canvas {
     const typing = isForced || !this.doc.hasFocus() ? null : this.doc.activeElement?.closest?.("[contenteditable]");
     morph(this.doc.documentElement, next.documentElement, typing);
     this.blocks = new Map([...this.doc.querySelectorAll("[data-place]")].map((each) => [each, blockAt(message, each.dataset.place)]));
+    for (const [element, block] of this.blocks) this.remember(block, element.querySelector("[contenteditable]"));
     this.fit();
+  }
+
+  // Keep what is shown of a text, so that undo can show it at once.
+  remember(block, editable) {
+    if (block?.type !== "text" || !editable) return;
+    this.texts.delete(block.html);
+    this.texts.set(block.html, editable.innerHTML);
+    if (this.texts.size > MOST_TEXTS) this.texts.delete(this.texts.keys().next().value);
+  }
+
+  // Show the texts of a message before the server has compiled it: who types on, types into these.
+  showTexts(message) {
+    for (const [place, block] of this.doc ? walk(message) : []) {
+      const editable = this.editable(place);
+      if (!editable) continue;
+      if (block.type === "heading") {
+        if (editable.textContent !== block.text) replaceContent(editable, [this.doc.createTextNode(block.text)]);
+        continue;
+      }
+      const shown = this.texts.get(block.html) ?? editable.innerHTML;
+      if (shown !== editable.innerHTML) replaceContent(editable, [...this.doc.importNode(this.parse(shown).body, true).childNodes]);
+    }
   }
 
   // Copy what was typed since the next document was asked for: that document is older.
@@ -112,6 +139,8 @@ export class Canvas {
       element.tabIndex = 0;
       element.setAttribute("role", "group");
       element.setAttribute("aria-label", nameOf(block));
+      const condition = block.condition?.trim();
+      if (condition) element.dataset.condition = condition;
       if (kindOf(block).isText) makeEditable(element, block);
     }
     for (const table of doc.querySelectorAll("table")) table.setAttribute("role", "presentation");
@@ -208,7 +237,7 @@ function morph(old, next, kept) {
     if (!found) old.append(old.ownerDocument.adoptNode(wanted));
     else if (found.nodeType !== wanted.nodeType || found.nodeName !== wanted.nodeName) found.replaceWith(old.ownerDocument.adoptNode(wanted));
     else if (found.nodeType === Node.ELEMENT_NODE) morph(found, wanted, kept);
-    else if (found.data !== wanted.data) found.data = wanted.data;
+    else if (found.data !== wanted.data) replaceWords(found, wanted.data);
   }
   for (const extra of before.slice(after.length)) extra.remove();
 }

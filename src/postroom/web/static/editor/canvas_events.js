@@ -45,6 +45,7 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
     canvas.typed.add(block);
     const change = block.type === "heading" ? { text: editable.textContent } : { html: editable.innerHTML };
     editor.change((message) => { Object.assign(blockAt(message, place), change); }, { typing: `${place}/typed`, isShown: false });
+    canvas.remember(block, editable);
     const field = block.type === "heading" && root.querySelector(".panel-fields [data-property=text]");
     if (field) field.value = editable.textContent;
     editor.placeTools();

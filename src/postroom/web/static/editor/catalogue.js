@@ -1,8 +1,9 @@
-// The kinds of blocks (src/postroom/composing/blocks.py): how each begins, and what can be set.
+// The kinds of blocks (src/postroom/composing/blocks/blocks.py): how each begins, and what can be set.
 
 const align = { name: "align", label: "Align", kind: "choice", choices: { left: "Left", center: "Centre", right: "Right" } };
 const line = (name, label, more = {}) => ({ name, label, kind: "line", ...more });
 const url = (name, label, more = {}) => ({ name, label, kind: "url", ...more });
+const condition = line("condition", "Show only if", { help: 'A rule such as language = "de". If empty, everyone sees the block.' });
 
 export const KINDS = {
   heading: {
@@ -52,11 +53,13 @@ const COLUMNS = {
 };
 
 export function kindOf(block) {
-  return block.type === "columns" ? COLUMNS : KINDS[block.type] ?? { label: block.type, fields: [] };
+  const kind = block.type === "columns" ? COLUMNS : KINDS[block.type] ?? { label: block.type, fields: [] };
+  return { ...kind, fields: [...kind.fields, condition] };
 }
 
 // What a block is called for people who do not see it.
 export function nameOf(block) {
   const kind = kindOf(block), words = (kind.shown?.(block) ?? "").trim().replace(/\s+/g, " ");
-  return words ? `${kind.label}: ${words.slice(0, 60)}` : kind.label;
+  const name = words ? `${kind.label}: ${words.slice(0, 60)}` : kind.label;
+  return block.condition?.trim() ? `${name} (shown if ${block.condition.trim().slice(0, 60)})` : name;
 }

@@ -1,0 +1,1 @@
+"""The blocks of the visual editor, and how they become MJML."""

@@ -1,0 +1,1 @@
+"""MJML: read, checked and compiled to HTML."""

@@ -1,0 +1,22 @@
+"""Whether messages to a list measure opens and clicks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from postroom.domain.audience.list_property import Input, ListProperty
+from postroom.domain.messages.tracking import TRACKS, Track, parse_track
+
+TRACK_PROPERTY: Final = ListProperty(
+    name="track",
+    stored_as="Track",
+    label="Opens and clicks",
+    help="Whether messages to this list measure them, unless a message says otherwise."
+    " Aggregate counts them without knowing who it was.",
+    check=lambda text: parse_track(text).value,
+    default=Track.OFF.value,
+    input=Input.CHOICE,
+    choices=tuple(map(str, TRACKS)),
+    example="aggregate",
+    restore=lambda stored: stored if stored in set(Track) else Track.OFF.value,
+)

@@ -1,0 +1,93 @@
+"""Hits on tracked links and pixels, and who caused them: people, proxies or programs.
+
+A visitor is a digest of network address and browser, made with a key that only lives in the memory
+of the web process: it tells two visitors of the same minute apart, and nothing else. A hit is
+judged about a minute later, because a burst is known only afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from postroom.domain.messages.refs import MessageRef
+
+HIT_QUEUE: Final = "mail/hits"
+OPENED: Final = -1
+"""The number of the pixel, among those of links."""
+
+_TRAP: Final = 0
+_BURST_SECONDS: Final = 2.0
+_BURST_LINKS: Final = 3
+
+# What the image proxies of Gmail and Yahoo call themselves. Apple's has this name and nothing else.
+_PROXIES: Final = re.compile(r"GoogleImageProxy|ggpht\.com|YahooMailProxy", re.IGNORECASE)
+_APPLE: Final = "Mozilla/5.0"
+# Gateways that check links, and programs that never are a person's browser.
+_PROGRAMS: Final = re.compile(
+    r"bot\b|crawl|spider|scan|preview|slurp|curl/|wget/|python|libwww|java/|okhttp|go-http|httpclient"
+    r"|axios|node-fetch|headless|phantomjs|barracuda|mimecast|proofpoint|safelinks|trendmicro"
+    r"|forcepoint|symantec|fireeye|cisco|sophos|messagelabs|zscaler|facebookexternalhit|whatsapp",
+    re.IGNORECASE,
+)
+
+
+class HitCause(StrEnum):
+    """Who caused a hit."""
+
+    PERSON = "person"
+    PROXY = "proxy"
+    """An image proxy of a mail provider, which loads pictures whether or not anybody looks."""
+    PROGRAM = "program"
+
+
+class Hit(msgspec.Struct, frozen=True, array_like=True):
+    """One request for a tracked link (`number`) or the pixel (`OPENED`), at a time in seconds."""
+
+    ref: MessageRef
+    number: int
+    at: float
+    visitor: str
+    agent: HitCause
+
+
+class HitBatch(msgspec.Struct, frozen=True):
+    """Hits that are queued together. They count once, however often the batch arrives."""
+
+    id: str
+    hits: tuple[Hit, ...]
+
+
+def cause_of(agent: str) -> HitCause:
+    """Return who a browser says it is."""
+    agent = agent.strip()
+    if agent == _APPLE or _PROXIES.search(agent):
+        return HitCause.PROXY
+    if not agent or _PROGRAMS.search(agent):
+        return HitCause.PROGRAM
+    return HitCause.PERSON
+
+
+def judged(hits: Sequence[Hit]) -> HitCause:
+    """Return who caused these hits of one visitor on one message."""
+    if any(each.number == _TRAP or each.agent is HitCause.PROGRAM for each in hits):
+        return HitCause.PROGRAM
+    if _is_burst([each for each in hits if each.number != OPENED]):
+        return HitCause.PROGRAM
+    is_proxy = any(each.agent is HitCause.PROXY for each in hits)
+    return HitCause.PROXY if is_proxy else HitCause.PERSON
+
+
+def _is_burst(clicks: Iterable[Hit]) -> bool:
+    """Return whether several distinct links were opened faster than people can."""
+    latest: dict[int, float] = {}  # link → when it was last opened, if that was just before
+    for each in sorted(clicks, key=lambda each: each.at):
+        latest = {link: at for link, at in latest.items() if each.at - at <= _BURST_SECONDS}
+        latest[each.number] = each.at
+        if len(latest) >= _BURST_LINKS:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Mail and events that come in: the application of `mail/bounce`, a mail listener, a mailbox."""

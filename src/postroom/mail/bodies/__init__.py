@@ -1,0 +1,1 @@
+"""The parts of an email: HTML, plain text, attached files."""

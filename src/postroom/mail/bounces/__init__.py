@@ -1,0 +1,1 @@
+"""Emails that come back: what they are, and which email they are about."""

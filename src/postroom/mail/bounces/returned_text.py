@@ -1,0 +1,86 @@
+"""The readable text of an email, without the copy of the email that it returns."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from email.message import Message
+
+MOST_TEXT = 64 * 1024
+"""Characters of a part that are looked at: what a mail system writes itself is short."""
+
+# Where systems that send no MIME parts begin the copy of the original.
+_COPY = re.compile(
+    r"""^[ \t]*(?:>[ ]?)?(?:
+      -{2,}[ ]*(?:below[ ]this[ ]line|this[ ]is[ ]a[ ]copy|included[ ]is[ ]a[ ]copy
+        |(?:the[ ])?(?:header|text)s?[ ]of[ ](?:the|your)|(?:your[ ]|start[ ]of[ ])?original
+        |unsent[ ]message|enclosed[ ]is|message[ ](?:header|text|follows)|returned[ ]message
+        |body[ ]of|forwarded)
+    | (?:your[ ])?(?:original[ ])?message[ ](?:headers?[ ])?(?:follows|reads|below)
+    | original[ ]message[ ](?:header|follows)
+    | the[ ]original[ ]message[ ](?:follows|was[ ]received.*\n.*\n\s*from.*\n.*received:)
+    | received:[ ](?:from|by)[ ]
+    | return-path:[ ]*<
+    )""",
+    re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+)
+_UNSEEN = re.compile(r"<(/?)(?:style|script|head)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<[a-z/!][^<>]*>", re.IGNORECASE)
+_BLANK = re.compile(r"\n[ \t>]*\n")
+
+
+def text_of(part: Message) -> str:
+    """Return the text of one part, decoded as well as possible."""
+    payload = part.get_payload(decode=True)
+    raw = payload if isinstance(payload, bytes) else str(part.get_payload()).encode()
+    charset = part.get_content_charset() or "utf-8"
+    try:
+        text = raw.decode(charset, "replace")
+    except (LookupError, ValueError):
+        text = raw.decode("latin-1")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")[:MOST_TEXT]
+    if part.get_content_subtype() == "html":
+        text = html.unescape(_TAG.sub("\n", _seen(text))).replace("\xa0", " ")
+    return text
+
+
+def _seen(text: str) -> str:
+    """Return HTML without style sheets, scripts and heads."""
+    seen, start, is_seen = [], 0, True
+    for tag in _UNSEEN.finditer(text):
+        if is_seen:
+            seen.append(text[start : tag.start()])
+        start, is_seen = tag.end(), bool(tag[1])
+    return "\n".join((*seen, text[start:]))
+
+
+def own_text(message: Message) -> str:
+    """Return what the mail system itself wrote, up to its copy of the original."""
+    texts: dict[str, list[str]] = {"plain": [], "html": []}
+    for part in _own_parts(message):
+        if part.get_content_maintype() == "text":
+            kind = "html" if part.get_content_subtype() == "html" else "plain"
+            texts[kind].append(text_of(part))
+    text = "\n\n".join(texts["plain"] or texts["html"])[:MOST_TEXT]
+    found = _COPY.search(text)
+    # At the very beginning it is not the copy, but all that there is.
+    return text[: found.start()] if found and text[: found.start()].strip() else text
+
+
+def _own_parts(message: Message) -> Iterator[Message]:
+    """Yield the parts of an email, without those of an email within it."""
+    if message.get_content_type() in ("message/rfc822", "text/rfc822-headers"):
+        return
+    if not message.is_multipart():
+        yield message
+        return
+    for part in message.get_payload():
+        if isinstance(part, Message):
+            yield from _own_parts(part)
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text, each on one line."""
+    found = (" ".join(each.split()) for each in _BLANK.split(text))
+    return [each for each in found if each]

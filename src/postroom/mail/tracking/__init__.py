@@ -1,0 +1,1 @@
+"""Links and pixels that measure clicks and opens."""

@@ -1,0 +1,1 @@
+"""Bounces and complaints: stored and queued on arrival, then read, identified and recorded."""

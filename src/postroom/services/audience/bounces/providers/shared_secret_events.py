@@ -1,0 +1,154 @@
+"""Providers that sign nothing: Postmark, Brevo and SparkPost. A secret, in the URL or as the
+password of basic authentication, says that a request comes from them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from postroom.domain.messages.bounces import BounceKind, BounceSource
+from postroom.services.audience.bounces.providers.hook_requests import (
+    HookDecision,
+    HookRequest,
+    ProviderHook,
+    as_text,
+    check_shared_secret,
+    objects,
+    parse_json,
+    text_at,
+)
+from postroom.services.audience.bounces.reports import BounceReport, provider_verdict
+
+_GONE, _FULL, _TEMPORARY = BounceKind.GONE, BounceKind.FULL, BounceKind.TEMPORARY
+_POLICY, _CONTENT, _UNKNOWN = BounceKind.POLICY, BounceKind.CONTENT, BounceKind.UNKNOWN
+_COMPLAINT, _AUTO_REPLY = BounceKind.COMPLAINT, BounceKind.AUTO_REPLY
+_CHALLENGE = BounceKind.CHALLENGE
+
+# postmarkapp.com/developer/api/bounce-api: "Bounce types". `Blocked` is about us, not about them.
+_POSTMARK: Final = {
+    "HardBounce": _GONE,
+    "BadEmailAddress": _GONE,
+    "SoftBounce": _TEMPORARY,
+    "Transient": _TEMPORARY,
+    "DnsError": _TEMPORARY,
+    "Blocked": _POLICY,
+    "DMARCPolicy": _POLICY,
+    "ManuallyDeactivated": _POLICY,
+    "SpamNotification": _CONTENT,
+    "VirusNotification": _CONTENT,
+    "SpamComplaint": _COMPLAINT,
+    "AutoResponder": _AUTO_REPLY,
+    "AddressChange": _AUTO_REPLY,
+    "ChallengeVerification": _CHALLENGE,
+    "Unknown": _UNKNOWN,
+}
+
+# developers.brevo.com: "Transactional webhooks"
+_BREVO: Final = {
+    "hard_bounce": _GONE,
+    "hardBounce": _GONE,
+    "invalid_email": _GONE,
+    "soft_bounce": _TEMPORARY,
+    "softBounce": _TEMPORARY,
+    "blocked": _POLICY,
+    "spam": _COMPLAINT,
+    "complaint": _COMPLAINT,
+}
+
+# support.sparkpost.com: "Bounce Classification Codes"
+_SPARKPOST: Final = {
+    "10": _GONE,
+    "22": _FULL,
+    "30": _GONE,
+    "23": _CONTENT,
+    "52": _CONTENT,
+    "53": _CONTENT,
+    "25": _POLICY,
+    "50": _POLICY,
+    "51": _POLICY,
+    "54": _POLICY,
+    "20": _TEMPORARY,
+    "21": _TEMPORARY,
+    "24": _TEMPORARY,
+    "40": _TEMPORARY,
+    "70": _TEMPORARY,
+    "60": _AUTO_REPLY,
+    "100": _CHALLENGE,
+}
+
+
+class _SharedSecret(ProviderHook):
+    async def verify(self, request: HookRequest, secret: Any) -> HookDecision:
+        check_shared_secret(request, secret)
+        parse_json(request.body)
+        return HookDecision()
+
+
+class PostmarkEvents(_SharedSecret):
+    source = BounceSource.POSTMARK
+    setting = "postmark_webhook_secret"
+    headers = {"X-PM-Metadata-postroom": "TOKEN"}  # noqa: RUF012
+
+    def reports(self, content: bytes) -> list[BounceReport]:
+        found = []
+        for event in objects(parse_json(content)):
+            if text_at(event, "RecordType") not in ("Bounce", "SpamComplaint"):
+                continue
+            kind = _POSTMARK.get(text_at(event, "Type"))
+            if kind is None:
+                continue
+            text = text_at(event, "Details") or text_at(event, "Description")
+            address, key = text_at(event, "Email"), text_at(event, "ID")
+            verdict = provider_verdict(kind, text)
+            found.append(BounceReport((address,), verdict, as_text(event), key))
+        return found
+
+
+class BrevoEvents(_SharedSecret):
+    source = BounceSource.BREVO
+    setting = "brevo_webhook_secret"
+    headers = {"X-Mailin-custom": "TOKEN"}  # noqa: RUF012
+
+    def reports(self, content: bytes) -> list[BounceReport]:
+        found = []
+        for event in objects(parse_json(content)):
+            kind = _BREVO.get(text_at(event, "event"))
+            if kind is None:
+                continue
+            address = text_at(event, "email")
+            # There is no ID of the event; only `ts_epoch` is surely the same when it is repeated.
+            names = ("message-id", "event", "ts_epoch", "email")
+            key = ",".join(text_at(event, name) for name in names)
+            verdict = provider_verdict(kind, text_at(event, "reason"))
+            found.append(BounceReport((address,), verdict, as_text(event), key))
+        return found
+
+
+class SparkpostEvents(_SharedSecret):
+    source = BounceSource.SPARKPOST
+    setting = "sparkpost_webhook_secret"
+    headers = {"X-MSYS-API": '{"metadata":{"postroom":"TOKEN"}}'}  # noqa: RUF012
+
+    def reports(self, content: bytes) -> list[BounceReport]:
+        found = []
+        for each in objects(parse_json(content)):
+            wrapped = each.get("msys")
+            event = wrapped.get("message_event") if isinstance(wrapped, dict) else None
+            if not isinstance(event, dict) or (kind := _sparkpost_kind(event)) is None:
+                continue
+            text = text_at(event, "raw_reason") or text_at(event, "reason")
+            address, key = text_at(event, "rcpt_to"), text_at(event, "event_id")
+            verdict = provider_verdict(kind, text)
+            found.append(BounceReport((address,), verdict, as_text(event), key))
+        return found
+
+
+def _sparkpost_kind(event: dict[str, Any]) -> BounceKind | None:
+    match text_at(event, "type"):
+        case "spam_complaint":
+            return _COMPLAINT
+        case "bounce" | "out_of_band":
+            return _SPARKPOST.get(text_at(event, "bounce_class"), _UNKNOWN)
+        case "policy_rejection":
+            return _POLICY
+        case _:
+            return None

@@ -1,0 +1,215 @@
+"""Erasing everything that is stored about one address.
+
+It is removed from all lists, with its ids of other tools and the records that it left some lists,
+and the consent ledger loses whose entries it has, with their details. Records of emails stay, so
+that counts and pages remain correct, but without the address, also in the mail server's replies and
+in bounces. A suppressed address stays suppressed: its digest is kept.
+
+| table      | partition | row                     | holds                                  |
+|------------|-----------|-------------------------|----------------------------------------|
+| `erasures` | `erasure` | a digest of the address | Address, RequestedAt, and Waiting: the |
+|            |           |                         | messages whose records are still to be |
+|            |           |                         | erased, once nothing else is           |
+
+The request is written first and removed last, and each step can be repeated. So the scheduler
+finishes an erasure that was interrupted, or had to wait for messages that were being sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.audience.addresses import Address, address_key, parse_address
+from postroom.domain.audience.consent import ConsentAction
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.page_emails import PageEmails
+from postroom.services import entities
+from postroom.services.audience.consent.consent_ledger import ConsentLedger
+from postroom.services.audience.lists import ListService
+from postroom.services.audience.personal_data import TraceService
+from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.subscriber_rows import SubscriberRows
+from postroom.services.audience.suppression.suppressions import SuppressionService
+from postroom.services.messages.message_times import MessageTimes
+from postroom.services.messages.sending.page_rows import FREE, PageRows, page_entity
+from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
+
+TABLE: Final = "erasures"
+GONE: Final = "(erased)"
+_PARTITION: Final = "erasure"
+_DIGITS: Final = 32  # of the digest, in hexadecimal: enough to rule out a collision
+_AT_ONCE: Final = 100
+_TRIES: Final = 10
+
+
+class Erasure(msgspec.Struct, frozen=True):
+    """What an erasure did. `waiting` messages are unfinished: they skip the address, and the
+    scheduler erases their records when they are finished."""
+
+    address: Address
+    lists: list[str]
+    emails: int
+    waiting: list[str]
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """An erasure that is not finished. Subscriptions since `at` are new ones, and stay."""
+
+    address: Address
+    at: datetime
+    waiting: tuple[str, ...] = ()
+
+
+class PersonalDataService:
+    def __init__(
+        self,
+        store: Store,
+        lists: ListService,
+        rows: SubscriberRows,
+        tracing: TraceService,
+        times: MessageTimes,
+        pages: PageRows,
+        ledger: ConsentLedger,
+        suppressions: SuppressionService,
+    ) -> None:
+        self._requests = store.table(TABLE)
+        self._lists = lists
+        self._rows = rows
+        self._departures = Departures(store)
+        self._foreign_ids = ForeignIds(store)
+        self._tracing = tracing
+        self._times = times
+        self._pages = pages
+        self._ledger = ledger
+        self._suppressions = suppressions
+
+    async def erase(self, email: str) -> Erasure:
+        """Erase an address. `Invalid`."""
+        request = _Request(parse_address(email), clock.now())
+        await self._requests.upsert(_entity(request))
+        return await self._carry_out(request)
+
+    async def finish(self) -> int:
+        """Continue all erasures that were interrupted or had to wait; return how many there are."""
+        count = 0
+        async for entity in self._requests.scan(KeyRange.only(_PARTITION)):
+            await self._carry_out(_request(entity))
+            count += 1
+        return count
+
+    async def _carry_out(self, request: _Request) -> Erasure:
+        lists: list[str] = []
+        if not request.waiting:
+            await self._forget_foreign_ids(request)
+            lists = await self._remove_from_lists(request)
+            await self._forget_departures(request.address)
+            await self._suppressions.erase(request.address)
+        emails, waiting = 0, []
+        async for message in self._all_messages():
+            if request.waiting and message.ref not in request.waiting:
+                continue
+            await self._suppressions.bounces.erase_email(message.ref, request.address)
+            erased = await self._erase_emails(message, request.address)
+            if erased is None:
+                waiting.append(str(message.ref))
+            else:
+                emails += erased
+        if waiting:
+            left = msgspec.structs.replace(request, waiting=tuple(waiting))
+            await self._requests.upsert(_entity(left))
+        else:
+            with contextlib.suppress(NotFound):  # finished by another process at this moment
+                await self._requests.delete(_PARTITION, _row(request.address))
+        return Erasure(request.address, lists, emails, waiting)
+
+    async def _forget_foreign_ids(self, request: _Request) -> None:
+        """Remove ids of other tools, as long as it is known whose they are."""
+        subscriptions = await self._tracing.subscriptions(request.address)
+        guids = {each.guid for each in subscriptions if each.created_at <= request.at}
+        async for name in self._lists.all_names():
+            guids.update(await self._ledger.departed(name, request.address))
+        if guids:
+            await self._foreign_ids.forget(guids)
+
+    async def _remove_from_lists(self, request: _Request) -> list[str]:
+        left = []
+        for subscriber in await self._tracing.subscriptions(request.address):
+            if subscriber.created_at > request.at:
+                continue
+            if await self._rows.remove(subscriber, act=ConsentAction.ERASED, source=None):
+                left.append(str(subscriber.list_name))
+        return left
+
+    async def _forget_departures(self, address: Address) -> None:
+        async for name in self._lists.all_names():
+            await self._departures.forget(name, address)
+            await self._ledger.erase_departed(name, address)
+
+    async def _erase_emails(self, message: Message, address: Address) -> int | None:
+        """Erase an address from the page of a message that holds it; return how many emails there
+        were, or None if the page has to wait for a sender."""
+        key = address_key(address)
+        for _ in range(_TRIES):
+            page = await self._pages.holding(message, key)
+            if page is None:
+                return 0
+            places = page.emails.places_of(key)
+            is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
+            if is_pending or page.claim != FREE:
+                return None
+            after = msgspec.structs.replace(page, emails=_without(page.emails, places))
+            try:
+                await self._pages.table.replace(page_entity(after), page.etag)
+            except Conflict:
+                continue
+            return len(places)
+        return None
+
+    async def _all_messages(self) -> AsyncIterator[Message]:
+        before: str | None = None
+        while True:
+            found = await self._times.all(limit=_AT_ONCE, before=before)
+            for message in found.messages:
+                yield message
+            if (before := found.next) is None:
+                return
+
+
+def _row(address: Address) -> str:
+    return hashlib.sha256(address_key(address).encode()).hexdigest()[:_DIGITS]
+
+
+def _entity(request: _Request) -> Entity:
+    properties: dict[str, Value] = {"Address": request.address, "RequestedAt": request.at}
+    if request.waiting:
+        properties["Waiting"] = ",".join(request.waiting)
+    return Entity(_PARTITION, _row(request.address), properties)
+
+
+def _request(entity: Entity) -> _Request:
+    waiting = entities.read_optional(entity, "Waiting", str)
+    return _Request(
+        Address(entities.read(entity, "Address", str)),
+        entities.read(entity, "RequestedAt", datetime),
+        tuple(waiting.split(",")) if waiting else (),
+    )
+
+
+def _without(emails: PageEmails, places: list[int]) -> PageEmails:
+    """Return a page's emails without the addresses of some, also in the mail server's replies."""
+    for place in places:
+        state = emails.state(place)
+        its_address = re.compile(re.escape(emails.addresses[place]), re.IGNORECASE)
+        reply = its_address.sub(GONE, state.reply)
+        emails = emails.settled({place: msgspec.structs.replace(state, reply=reply)}).erased(place)
+    return emails

@@ -1,0 +1,1 @@
+"""The fields of subscribers: declaring, renaming and deleting them."""

@@ -1,0 +1,94 @@
+"""Lines of an import that say that their address has unsubscribed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from postroom.domain.audience.addresses import AddressKey
+from postroom.domain.audience.consent import ConsentAction, ConsentSource
+from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.services import entities
+from postroom.services.audience.consent.ledger_rows import LedgerRows
+from postroom.services.audience.files.import_report import ImportReport
+from postroom.services.audience.files.reading_ahead import BATCH, PreparedChunk, batches_of
+from postroom.services.audience.growth.list_growth import Figures, figures_of
+from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.subscriber_rows import neighbours
+from postroom.services.concurrency import retry_on_conflict
+from postroom.storage import Conflict, NotFound, Table
+
+
+class UnsubscribedLines:
+    """Removes the addresses of one import that have unsubscribed."""
+
+    def __init__(
+        self,
+        rows: Table,
+        departures: Departures,
+        name: ListName,
+        report: ImportReport,
+        source: ConsentSource,
+        now: datetime,
+    ) -> None:
+        self._rows = rows
+        self._ledger = LedgerRows(rows)
+        self._departures = departures
+        self._list = name
+        self._report = report
+        self._source = source
+        self._now = now
+        self._seen: set[AddressKey] = set()
+
+    async def remove(self, prepared: PreparedChunk) -> Figures:
+        """Remove addresses that unsubscribed according to a line of this or an earlier chunk;
+        return how that changes the list's figures."""
+        chunk = prepared.chunk
+        back = self._seen & chunk.wanted.keys() if self._seen else set()
+        for each in back:
+            del chunk.wanted[each]
+            chunk.watched.pop(each, None)
+        if back:
+            self._report.unsubscribed += len(back)
+            prepared.batches = await asyncio.to_thread(batches_of, chunk.wanted)
+        self._seen.update(chunk.unsubscribed)
+        change = Figures()
+        unsubscribed = sorted(chunk.unsubscribed)
+        for start in range(0, len(unsubscribed), BATCH):
+            change += await self._remove_some(unsubscribed[start : start + BATCH])
+        return change
+
+    async def _remove_some(self, addresses: list[AddressKey]) -> Figures:
+        found = await neighbours(self._rows, self._list, addresses)
+        there = {key: each for key, each in found.items() if key in addresses}
+        known = await self._departures.known(self._list, addresses)
+        unchanged = len(known - there.keys())
+        self._report.unchanged += unchanged
+        self._report.unsubscribed += len(addresses) - unchanged
+        change = Figures()
+        if self._report.dry_run:
+            return change
+        # Recorded first: an interruption may leave someone on the list, but is never forgotten.
+        new = [each for each in addresses if each not in known]
+        await self._departures.note_many(self._list, new, self._now)
+        for subscriber in there.values():
+            if await self._remove_one(subscriber):
+                change += -figures_of(subscriber)
+        return change
+
+    async def _remove_one(self, subscriber: Subscriber) -> bool:
+        """Remove a subscriber, even if something else about them is written at this moment; return
+        False if another process was faster."""
+
+        async def attempt() -> bool:
+            last = await self._ledger.ended(subscriber, ConsentAction.UNSUBSCRIBED, self._source)
+            try:
+                await self._rows.apply([*entities.subscriber_removal(subscriber), *last])
+            except NotFound:
+                return False
+            except Conflict:  # another change added its entry first
+                self._ledger.note_conflict(subscriber.guid)
+                raise
+            return True
+
+        return await retry_on_conflict(attempt, "subscriber", subscriber.address)

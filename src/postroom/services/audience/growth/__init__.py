@@ -1,0 +1,1 @@
+"""How many subscribers a list has, and had."""

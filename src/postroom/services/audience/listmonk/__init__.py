@@ -1,0 +1,1 @@
+"""Subscribers of a listmonk installation, read from its API."""

@@ -1,0 +1,1 @@
+"""What became of messages after they were sent."""

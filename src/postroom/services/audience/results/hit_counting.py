@@ -1,0 +1,128 @@
+"""Turns hits into sums, without the store: who caused them, and what counts only once.
+
+It remembers visitors for half an hour, in memory only: what belongs to one visit counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.messages.hits import OPENED, Hit, HitBatch, HitCause, judged
+from postroom.domain.messages.refs import MessageRef
+from postroom.services.audience.results.engagement import Engagement, HourFigure
+
+VISIT_SECONDS: Final = 1800.0
+_JUDGED_WITH: Final = 120.0  # seconds around a hit whose other hits decide about it
+_MOST_JUDGED: Final = 50  # hits of one visitor: further ones have the same cause
+_MOST_REMEMBERED: Final = 200_000  # hits and visits; at 2,000 per second, the last minute and more
+_TRAP: Final = 0
+_CLICKED: Final = -2
+
+_Who = tuple[MessageRef, str]
+
+
+class _Visitor(msgspec.Struct):
+    """What one visitor did lately with one message."""
+
+    hits: list[Hit]
+    """The first ones, which decide about all."""
+    last_at: float
+    cause: HitCause | None = None
+    """Judged once for all hits, and again when there are others."""
+
+
+class HitCounter:
+    def __init__(self) -> None:
+        self._visitors: dict[_Who, _Visitor] = {}
+        self._visits: dict[tuple[MessageRef, str, int], float] = {}
+
+    def note(self, batch: HitBatch) -> None:
+        """Learn of hits that are counted later, because they decide about others."""
+        for each in batch.hits:
+            visitor = self._visitors.setdefault((each.ref, each.visitor), _Visitor([], each.at))
+            visitor.last_at = max(visitor.last_at, each.at)
+            if each.number == _TRAP:
+                visitor.hits.clear()  # it decides alone
+            if len(visitor.hits) < _MOST_JUDGED:
+                visitor.hits.append(each)
+                visitor.cause = None
+
+    def sums(self, batch: HitBatch) -> dict[MessageRef, Engagement]:
+        """Return what a batch adds to each message. Hits of one visit count once."""
+        sums: dict[MessageRef, Engagement] = {}
+        for each in batch.hits:
+            if each.number != _TRAP:
+                more = self._counted(each)
+                sums[each.ref] = sums[each.ref] + more if each.ref in sums else more
+            else:
+                sums.setdefault(each.ref, Engagement())
+        return sums
+
+    def forget(self, now: float) -> None:
+        """Forget what decides about nothing any more."""
+        self._visitors = {
+            who: visitor
+            for who, visitor in self._visitors.items()
+            if now - visitor.last_at < _JUDGED_WITH
+        }
+        for visitor in self._visitors.values():
+            recent = [each for each in visitor.hits if now - each.at < _JUDGED_WITH]
+            if recent and len(recent) < len(visitor.hits):
+                visitor.cause = None
+            visitor.hits = recent  # without any, the cause stays: it is that of the further hits
+        self._visits = {visit: at for visit, at in self._visits.items() if now - at < VISIT_SECONDS}
+        if sum(max(1, len(each.hits)) for each in self._visitors.values()) > _MOST_REMEMBERED:
+            self._visitors.clear()
+        if len(self._visits) > _MOST_REMEMBERED:
+            self._visits.clear()
+
+    def _cause(self, hit: Hit) -> HitCause:
+        visitor = self._visitors.get((hit.ref, hit.visitor))
+        if visitor is None:
+            return judged([hit])
+        if visitor.cause is None:
+            visitor.cause = judged(visitor.hits or [hit])
+        return visitor.cause
+
+    def _counted(self, hit: Hit) -> Engagement:
+        cause = self._cause(hit)
+        if hit.number == OPENED:
+            return self._opened(hit, cause)
+        if cause is not HitCause.PERSON:  # image proxies follow no links
+            return Engagement(clicked_by_programs=1)
+        if not self._is_new(hit, hit.number):
+            return Engagement()
+        visits = int(self._is_new(hit, _CLICKED))
+        hours = {_hour(hit): HourFigure(clicked=visits)} if visits else {}
+        return Engagement(clicked=visits, links={hit.number: 1}, hours=hours)
+
+    def _opened(self, hit: Hit, cause: HitCause) -> Engagement:
+        match cause:
+            case HitCause.PROXY:  # the same few addresses for all users of a provider
+                return Engagement(opened_by_proxies=1)
+            case HitCause.PROGRAM:
+                return Engagement(opened_by_programs=1)
+            case HitCause.PERSON:
+                if not self._is_new(hit, OPENED):
+                    return Engagement()
+                return Engagement(opened=1, hours={_hour(hit): HourFigure(opened=1)})
+
+    def _is_new(self, hit: Hit, number: int) -> bool:
+        """Return whether this visit has not done this yet, and remember that it has."""
+        visit = hit.ref, hit.visitor, number
+        before = self._visits.get(visit)
+        self._visits[visit] = hit.at
+        return before is None or hit.at - before >= VISIT_SECONDS
+
+
+def is_ripe(hits: Iterable[Hit], now: float, after: float) -> bool:
+    """Return whether the newest of these hits is old enough to be judged."""
+    return all(now - each.at >= after for each in hits)
+
+
+def _hour(hit: Hit) -> str:
+    return datetime.fromtimestamp(hit.at, UTC).strftime("%Y-%m-%dT%H")

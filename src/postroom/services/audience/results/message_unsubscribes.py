@@ -1,0 +1,113 @@
+"""Unsubscribes by the links of a message, which name the message and therefore need no tracking.
+
+| table                | partition | row                       | holds                            |
+|----------------------|-----------|---------------------------|----------------------------------|
+| `messageunsubscribe` | REF       | a digest of REF and GUID  | LeftAt: when they first did this |
+
+The row is written before the subscriber is removed, so an interrupted request leaves the link
+working, and a repeated one writes the same row: everybody counts once. The GUID disappears with the
+subscriber, and then the digest points to nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Final
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.audience.addresses import address_key
+from postroom.domain.audience.consent import BY_LINK, ConsentSource
+from postroom.domain.audience.lists import Subscriber, SubscriberGuid
+from postroom.domain.errors import DomainError
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.services import entities
+from postroom.services.audience.signup.subscriptions import SubscriptionService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.sending.page_rows import PageRows
+from postroom.services.row_ranges import remove_rows
+from postroom.storage import Batch, Entity, KeyRange, Store, StoreDamaged, Upsert
+
+log = logging.getLogger(__name__)
+
+_TABLE: Final = "messageunsubscribe"
+_DIGITS: Final = 32  # of the digest, in hexadecimal: enough to rule out a collision
+_ROWS: Final = 1000  # the most that one read of the store returns
+# Somebody whose email is in doubt may have received it, and has if they use its link.
+_SENT: Final = frozenset({EmailOutcome.ACCEPTED, EmailOutcome.IN_DOUBT, EmailOutcome.PENDING})
+
+
+class MessageUnsubscribes:
+    def __init__(
+        self,
+        store: Store,
+        subscriptions: SubscriptionService,
+        messages: MessageService,
+        pages: PageRows,
+    ) -> None:
+        self._table = store.table(_TABLE)
+        self._subscriptions = subscriptions
+        self._messages = messages
+        self._pages = pages
+
+    async def unsubscribe(
+        self, list_name: str, guid: str, ref: str, source: ConsentSource = BY_LINK
+    ) -> Subscriber | None:
+        """Remove the owner of an unsubscribe link; return None if they are not on the list.
+
+        It counts for the message `ref` if that message was sent to them. A wrong reference counts
+        for nothing, and prevents nothing.
+        """
+        counting = await self._counting(list_name, guid, ref) if ref else None
+        first = [] if counting is None else [counting]
+        return await self._subscriptions.unsubscribe(list_name, guid, source, first=first)
+
+    async def count(self, ref: MessageRef) -> int:
+        """Return how many people unsubscribed by the links of a message."""
+        count, rows = 0, KeyRange()
+        while True:
+            found = await self._table.read(_Nothing, ref, rows, limit=_ROWS)
+            count += len(found)
+            if len(found) < _ROWS:
+                return count
+            rows = KeyRange(start=entities.key_after(next(reversed(found))))
+
+    async def forget(self, ref: MessageRef) -> None:
+        """Remove the rows of a message that is being removed. Can be repeated."""
+        while rows := await self._table.read(_Nothing, ref, limit=_ROWS):
+            await remove_rows(self._table, ref, list(rows))
+
+    async def _counting(self, list_name: str, guid: str, ref: str) -> Batch | None:
+        """Return the write that counts a subscriber if the message was sent to them."""
+        try:
+            subscriber = await self._subscriptions.by_guid(list_name, guid)
+            if subscriber is None:
+                return None
+            message = await self._messages.get(ref)
+            if list_name not in message.lists or message.status is MessageStatus.DRAFT:
+                return None
+            page = await self._pages.holding(message, address_key(subscriber.address))
+        except (DomainError, StoreDamaged) as exc:
+            log.info("an unsubscribe counts for no message: %s", exc)
+            return None
+        if page is None:
+            return None
+        known = {subscriber.guid, *subscriber.merged_guids}
+        is_recipient = any(
+            page.emails.guid(place) in known and page.emails.outcome(place) in _SENT
+            for place in page.emails.places_of(address_key(subscriber.address))
+        )
+        return _counted(message.ref, subscriber.guid) if is_recipient else None
+
+
+class _Nothing(msgspec.Struct, frozen=True, gc=False):
+    """Only the key of a row is read."""
+
+
+def _counted(ref: MessageRef, guid: SubscriberGuid) -> Batch:
+    row = hashlib.sha256(f"{ref} {guid}".encode()).hexdigest()[:_DIGITS]
+    return Batch(_TABLE, [Upsert(Entity(ref, row, {"LeftAt": clock.now()}))])

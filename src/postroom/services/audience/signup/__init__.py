@@ -1,0 +1,1 @@
+"""What subscribers do themselves: sign up, change preferences, leave."""

@@ -1,0 +1,1 @@
+"""Suppression: addresses that must not receive email, and how bounces and complaints lead to it."""

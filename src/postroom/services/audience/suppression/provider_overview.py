@@ -1,0 +1,85 @@
+"""Everything that is known about the providers that we send to, together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.messages.providers import Provider
+from postroom.services.audience.suppression.delivery_figures import (
+    DeliveryFigures,
+    DeliveryFigureService,
+)
+from postroom.services.messages.sending.hold_rows import HoldService
+from postroom.services.messages.sending.holds import Hold
+from postroom.services.messages.sending.provider_rates import ProviderRate, ProviderRateService
+from postroom.transport.contract import FaultScope
+
+_MOST: Final = 200
+
+
+class ProviderStatus(msgspec.Struct, frozen=True):
+    """A provider with its rate, its hold, and what became of the emails of the last 30 days."""
+
+    rate: ProviderRate
+    hold: Hold | None = None
+    figures: DeliveryFigures = DeliveryFigures()
+
+    @property
+    def provider(self) -> Provider:
+        return self.rate.provider
+
+    @property
+    def per_second(self) -> float | None:
+        """Return the emails per second that may be sent now; None: no limit."""
+        return self.rate.per_second(clock.timestamp())
+
+    @property
+    def connections(self) -> int | None:
+        return self.rate.connections(clock.timestamp())
+
+    @property
+    def throttled_at(self) -> datetime | None:
+        learned = self.rate.learned
+        return None if learned is None else datetime.fromtimestamp(learned.throttled_at, UTC)
+
+
+class ProviderOverview:
+    def __init__(
+        self, rates: ProviderRateService, holds: HoldService, figures: DeliveryFigureService
+    ) -> None:
+        self._rates = rates
+        self._holds = holds
+        self._figures = figures
+
+    async def all(self) -> list[ProviderStatus]:
+        """Return the providers that are limited or held, and the largest others, by name."""
+        rates = await self._rates.all()
+        holds = _by_provider((await self._holds.open_holds()).by_key.values())
+        figures = (await self._figures.of_period()).providers
+        largest = sorted(figures, key=lambda each: -figures[each].accepted)[:_MOST]
+        return [
+            ProviderStatus(
+                rates.get(each) or ProviderRate(each),
+                holds.get(each),
+                figures.get(each, DeliveryFigures()),
+            )
+            for each in sorted({*rates, *holds, *largest})
+        ]
+
+    async def get(self, provider: Provider) -> ProviderStatus:
+        """Return a provider, even if nothing is known about it."""
+        found = {each.provider: each for each in await self.all()}
+        return found.get(provider) or ProviderStatus(ProviderRate(provider))
+
+
+def _by_provider(holds: Iterable[Hold]) -> dict[Provider, Hold]:
+    return {
+        Provider(each.key.partition(":")[2]): each
+        for each in holds
+        if each.scope is FaultScope.PROVIDER
+    }

@@ -1,0 +1,1 @@
+"""Who gets a message: segments, audiences, and how many people they hold."""

@@ -1,0 +1,112 @@
+"""Who received a message, for rules such as `received 634852858215726983`.
+
+Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too:
+so each page is read once, and only those of its recipients are kept who are being evaluated.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.rules import Rule, RuleError, messages_of
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.page_emails import ERASED
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.sending.page_rows import PageRows
+from postroom.storage import Store
+
+_PAGES_AT_ONCE: Final = 20
+
+
+class ReceivedMessages:
+    """Finds the messages that rules name."""
+
+    def __init__(self, store: Store, messages: MessageRows) -> None:
+        self._messages = messages
+        self._pages = PageRows(store)
+
+    async def of(self, *rules: Rule) -> MessageRecipients:
+        """Return who received the messages of these rules. `RuleError` if there is no such
+        message."""
+        found: dict[str, Message] = {}
+        for rule in rules:
+            for ref, place in messages_of(rule).items():
+                try:
+                    found[ref] = await self._messages.get(ref)
+                except NoSuch as exc:
+                    raise RuleError(place, f"there is no message {ref}") from exc
+        return MessageRecipients(self._pages, found)
+
+
+class MessageRecipients:
+    """`received` has for each message the keys of the recipients among the subscribers that were
+    looked up last: those to whom a mail server accepted the email."""
+
+    def __init__(self, pages: PageRows, messages: dict[str, Message]) -> None:
+        self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
+        self._readers = {ref: _PageReader(pages, each) for ref, each in messages.items()}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything has to be looked up."""
+        return bool(self._readers)
+
+    async def look_up(self, addresses: Sequence[Address]) -> None:
+        """Look up subscribers, who are in order. Continuing with those who follow reads the fewest
+        pages."""
+        if not self._readers or not addresses:
+            return
+        wanted = [address_key(each) for each in addresses]
+        for ref, reader in self._readers.items():
+            self.received[ref] = await reader.among(wanted)
+
+
+class _PageReader:
+    """Reads the pages of one message in order."""
+
+    def __init__(self, pages: PageRows, message: Message) -> None:
+        self._pages = pages
+        self._message = message
+        self._ahead: list[AddressKey] = []
+        self._passed: AddressKey | None = None
+        self._reached: AddressKey | None = None
+        self._next: int | None = 0
+
+    async def among(self, wanted: Sequence[AddressKey]) -> set[AddressKey]:
+        """Return the recipients among these addresses. However many others there are in between,
+        only those of some pages are in memory."""
+        first, last = wanted[0], wanted[-1]
+        if self._passed is None or first <= self._passed:
+            self._next = await self._pages.first_until(self._message, first)
+            self._ahead, self._reached = [], None
+        keys, found = set(wanted), self._taken(last)
+        found &= keys
+        while self._next is not None and (self._reached is None or self._reached <= last):
+            await self._read(self._next)
+            found |= self._taken(last) & keys
+        self._passed = last
+        return found
+
+    def _taken(self, last: AddressKey) -> set[AddressKey]:
+        """Take the recipients up to an address out of those that were read ahead."""
+        end = bisect_right(self._ahead, last)
+        taken, self._ahead = set(self._ahead[:end]), self._ahead[end:]
+        return taken
+
+    async def _read(self, first: int) -> None:
+        found = await self._pages.some(self._message, first, _PAGES_AT_ONCE)
+        for page in found:
+            emails = page.emails
+            known = [address_key(each) for each in emails.addresses if each != ERASED]
+            self._ahead += [
+                address_key(address)
+                for place, address in enumerate(emails.addresses)
+                if address != ERASED and emails.outcome(place) is EmailOutcome.ACCEPTED
+            ]
+            self._reached = known[-1] if known else self._reached
+        self._next = first + len(found) if len(found) == _PAGES_AT_ONCE else None

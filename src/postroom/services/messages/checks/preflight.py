@@ -1,0 +1,258 @@
+"""Preflight: what is wrong with a message, and who will receive it, before it is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from postroom.composing.findings import Finding, Level
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.attachments import LARGE, Attachment
+from postroom.domain.units import show_size
+from postroom.mail.bodies.html import HtmlTag, tokens
+from postroom.mail.mail_reader import ReadMail
+from postroom.services.messages.checks.client_support import Feature, missing_features
+from postroom.services.messages.domains.record_findings import RecordFinding
+
+GMAIL_LIMIT: Final = 102 * 1024
+"""Bytes of HTML that Gmail shows; the rest, with the unsubscribe link, is hidden."""
+
+LONGEST_SHOWN_SUBJECT: Final = 60
+LONGEST_SHOWN_PREHEADER: Final = 100
+NOBODY: Final = "nobody"
+"""The code of the finding that the audience is empty."""
+
+HEAVY_PICTURES: Final = 2 * 1024 * 1024
+_MOST_LISTED: Final = 5
+_PLACEHOLDER_HOSTS: Final = re.compile(
+    r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
+    r"|.+\.(?:localhost|test|invalid|local)",
+    re.IGNORECASE,
+)
+
+
+class Audience(msgspec.Struct, frozen=True):
+    """How many subscribers get a message, and how many do not, by reason."""
+
+    will_receive: int = 0
+    excluded: Mapping[str, int] = {}
+
+
+class Preflight(msgspec.Struct, frozen=True):
+    """What is known about a message; `checking` says how much is still being looked at.
+
+    `examples` are some of those who will not receive it, by reason.
+    """
+
+    findings: tuple[Finding, ...]
+    audience: Audience
+    checking: int = 0
+    examples: Mapping[str, Sequence[Address]] = {}
+
+    @property
+    def blocks_sending(self) -> bool:
+        return any(each.level is Level.ERROR for each in self.findings)
+
+
+def inspect_audience(audience: Audience) -> Iterator[Finding]:
+    if not audience.will_receive:
+        yield Finding(Level.ERROR, NOBODY, "Nobody would receive this message.")
+
+
+def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[Finding]:
+    """Look for merge fields that the list has lost since the message was scheduled."""
+    for name in used:
+        if name not in known:
+            yield Finding(
+                Level.ERROR,
+                "field-missing",
+                f"The message uses the field {name}, which the list no longer has.",
+            )
+
+
+def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
+    """Look at what an inbox shows."""
+    if len(subject) > LONGEST_SHOWN_SUBJECT:
+        yield Finding(
+            Level.INFO,
+            "subject-long",
+            f"Phones cut the subject after about {LONGEST_SHOWN_SUBJECT} characters; it has"
+            f" {len(subject)}: “{_cut(subject, LONGEST_SHOWN_SUBJECT)}”",
+        )
+    if not preheader:
+        yield Finding(
+            Level.INFO,
+            "preheader-missing",
+            "Without a preheader, inboxes show the first words of the message.",
+        )
+    elif len(preheader) > LONGEST_SHOWN_PREHEADER:
+        yield Finding(
+            Level.INFO,
+            "preheader-long",
+            f"Inboxes cut the preheader after about {LONGEST_SHOWN_PREHEADER} characters; it has"
+            f" {len(preheader)}: “{_cut(preheader, LONGEST_SHOWN_PREHEADER)}”",
+        )
+
+
+def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
+    """Look at an email with all of its parts, for any recipient."""
+    if mail.html is None:
+        return
+    if not mail.text:
+        yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
+    tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
+    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"])
+    links = [tag.attributes.get("href", "") for tag in tags if tag.name == "a"]
+    yield from _links(links, own_host)
+
+
+def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
+    """Look at the bytes of the HTML, which the recipient with the longest values gets."""
+    if size > GMAIL_LIMIT:
+        longest = " for the subscriber with the longest values" if varies else ""
+        yield Finding(
+            Level.WARNING,
+            "size",
+            f"The HTML has {size / 1024:,.0f} KB{longest}. Gmail shows the first 102 KB and hides"
+            " the rest, including the unsubscribe link.",
+        )
+
+
+def _pictures(pictures: list[dict[str, str]]) -> Iterator[Finding]:
+    without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
+    if without_alt:
+        yield Finding(
+            Level.WARNING,
+            "alt-missing",
+            f"{_count(without_alt, 'picture')} without an alternative text: {_listed(without_alt)}",
+        )
+    insecure = [
+        each["src"] for each in pictures if each.get("src", "").lower().startswith("http://")
+    ]
+    if insecure:
+        yield Finding(
+            Level.WARNING,
+            "picture-insecure",
+            f"{_count(insecure, 'picture')} not loaded over HTTPS: {_listed(insecure)}",
+        )
+
+
+def _links(links: list[str], own_host: str) -> Iterator[Finding]:
+    elsewhere = [each for each in links if _is_placeholder(each, own_host)]
+    if elsewhere:
+        yield Finding(
+            Level.WARNING,
+            "link-placeholder",
+            f"{_count(elsewhere, 'link')} to a placeholder: {_listed(elsewhere)}",
+        )
+    empty = [each for each in links if each.strip() in ("", "#")]
+    if empty:
+        yield Finding(Level.WARNING, "link-empty", f"{_count(empty, 'link')} without a target.")
+
+
+def _is_placeholder(link: str, own_host: str) -> bool:
+    try:
+        host = urlsplit(link.strip()).hostname or ""
+    except ValueError:
+        return True
+    return host != own_host and _PLACEHOLDER_HOSTS.fullmatch(host) is not None
+
+
+def inspect_features(html: str) -> Iterator[Finding]:
+    """Look for HTML and CSS that major email programs lack."""
+    found = missing_features(html)
+    lost = [each for each in found if each.loses_content]
+    if lost:
+        yield Finding(
+            Level.WARNING, "content-unsupported", f"Not shown everywhere: {_programs(lost)}"
+        )
+    ignored = [each for each in found if not each.loses_content]
+    if ignored:
+        yield Finding(
+            Level.INFO, "style-unsupported", f"Ignored by some programs: {_programs(ignored)}"
+        )
+
+
+def _programs(features: list[Feature]) -> str:
+    shown = [f"{each.title} (not in {', '.join(each.missing_in)})" for each in features]
+    return _listed(shown, longest=200)
+
+
+def inspect_links(faults: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at links that were tried: the fault of each, or ""."""
+    broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
+    if broken:
+        noun = "1 link does" if len(broken) == 1 else f"{len(broken)} links do"
+        yield Finding(
+            Level.WARNING, "link-broken", f"{noun} not work: {_listed(broken, longest=250)}"
+        )
+
+
+def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Look at the bytes of our own pictures."""
+    total = sum(sizes.values())
+    if total > HEAVY_PICTURES:
+        yield Finding(
+            Level.WARNING,
+            "pictures-heavy",
+            f"The pictures have {show_size(total)} in total, which is slow to load on phones.",
+        )
+
+
+def inspect_gaps(gaps: Mapping[str, int]) -> Iterator[Finding]:
+    """Look at merge fields: for how many subscribers each is empty."""
+    for name, count in gaps.items():
+        if count:
+            who = "1 subscriber sees" if count == 1 else f"{count:,} subscribers see"
+            yield Finding(
+                Level.INFO, "field-empty", f"{name} is empty for some: {who} its default instead."
+            )
+
+
+def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[Finding]:
+    """Look at the sizes of attached files: everyone gets them."""
+    total = sum(each.size for each in attachments)
+    if total >= LARGE:
+        yield Finding(
+            Level.WARNING,
+            "attachments-large",
+            f"Each email carries {show_size(total)} of attachments. A link to the files is lighter,"
+            " and some mail servers refuse large emails.",
+        )
+
+
+def inspect_records(domain: str, faults: list[RecordFinding] | None) -> Iterator[Finding]:
+    """Look at the DNS records of the sender's domain; None means that DNS did not answer."""
+    if faults is None:
+        yield Finding(
+            Level.INFO,
+            "dns-unavailable",
+            f"SPF, DKIM and DMARC of {domain} were not looked up: DNS does not respond.",
+        )
+        return
+    for each in faults:
+        is_unknown = each.kind == "DKIM" and each.text.startswith("not looked up")
+        yield Finding(
+            Level.INFO if is_unknown else Level.WARNING,
+            each.kind.split()[0].lower(),
+            f"{each.kind} of {domain}: {each.text}. {each.advice}",
+        )
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}…"
+
+
+def _count(found: list[str], noun: str) -> str:
+    return f"1 {noun} is" if len(found) == 1 else f"{len(found)} {noun}s are"
+
+
+def _listed(found: list[str], *, longest: int = 80) -> str:
+    distinct = list(dict.fromkeys(each[:longest] for each in found))
+    shown = ", ".join(distinct[:_MOST_LISTED])
+    more = len(distinct) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,1 @@
+"""Domains that lists send from: their DKIM keys and their DNS records."""

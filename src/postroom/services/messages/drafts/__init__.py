@@ -1,0 +1,1 @@
+"""Writing a message: its contents and versions, templates, attached files."""

@@ -1,0 +1,84 @@
+"""Drafts as they would be sent, with what their lists and templates add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from postroom.composing.brand import EmailBrand
+from postroom.composing.layouts import Layout
+from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.errors import Incomplete, Invalid, NoSuch
+from postroom.mail.personal.merge_fields import RULES, FieldRule
+from postroom.services import entities
+from postroom.services.messages.drafts.draft_contents import Content, compiled, complete
+from postroom.services.messages.drafts.email_brand import email_brand
+from postroom.services.messages.drafts.templates import TemplateService
+from postroom.services.messages.lifecycle import Audiences
+from postroom.services.messages.message_contents import NewBodies
+from postroom.storage import Store
+
+
+class DraftCompilation:
+    def __init__(
+        self, store: Store, templates: TemplateService, audiences: Audiences, base_url: str
+    ) -> None:
+        self._lists = store.table(entities.LISTS)
+        self._templates = templates
+        self._audiences = audiences
+        self._base_url = base_url
+
+    async def complete(self, content: Content) -> tuple[Content, NewBodies]:
+        """Return a content with its bodies as they would be sent. `Incomplete`."""
+        problems: dict[str, str] = {}
+        brand, layout, rules = EmailBrand(), None, RULES
+        try:
+            if content.list_name:
+                brand = await self.brand(content.list_name)
+                rules = await self._audiences.merge_fields(content.list_name, content.more_lists)
+                await self._audiences.checked(content.list_name, content.audience)
+        except Invalid as exc:
+            problems[exc.field] = exc.problem
+        except NoSuch:
+            problems["list"] = f"there is no list {content.list_name!r}: choose another one"
+        try:
+            layout = await self.layout(content)
+        except NoSuch:
+            problems["template"] = f"there is no template {content.template!r}: choose another one"
+        try:
+            found = await complete(content, brand, layout, rules)
+        except Incomplete as exc:
+            raise Incomplete({**problems, **exc.problems}) from exc
+        if problems:
+            raise Incomplete(problems)
+        return found
+
+    async def brand(self, list_name: str) -> EmailBrand:
+        """Return the brand of a list. `NoSuch`, `Invalid`."""
+        found = await self._lists.get(parse_list_name(list_name), entities.LIST_ROW)
+        if found is None or found.properties.get("Deleting") is True:
+            raise NoSuch("list", list_name)
+        return email_brand(entities.list_from(found), self._base_url)
+
+    async def layout(self, content: Content) -> Layout | None:
+        """Return the template of a content, if it has one. `NoSuch`."""
+        if not content.template:
+            return None
+        return (await self._templates.get(content.template)).layout
+
+    async def compile(self, content: Content) -> NewBodies:
+        """Return the bodies that a content is sent with, however incomplete it is. `Invalid`."""
+        return await compiled(content, *await self.design(content))
+
+    async def design(
+        self, content: Content
+    ) -> tuple[EmailBrand, Layout | None, Mapping[str, FieldRule]]:
+        """Return brand, template and merge fields, however incomplete a content is. `Invalid`."""
+        try:
+            brand = await self.brand(content.list_name)
+            rules = await self._audiences.merge_fields(content.list_name, content.more_lists)
+        except (NoSuch, Invalid):
+            brand, rules = EmailBrand(), RULES
+        try:
+            return brand, await self.layout(content), rules
+        except NoSuch as exc:
+            raise Invalid("template", str(exc)) from exc

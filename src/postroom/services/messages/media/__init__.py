@@ -1,0 +1,1 @@
+"""Pictures in messages: uploading, storing, and where each is used."""

@@ -1,0 +1,74 @@
+"""Queue messages that one process works on, one after the other, for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from postroom.storage import LeaseLost, Queue, QueueMessage, StoreOutage
+
+log = logging.getLogger(__name__)
+
+
+class HeldItems:
+    """Messages of one queue that were received together. Their leases are renewed, also of those
+    whose turn has not come yet.
+
+    A lease can still get lost, for instance while the machine is suspended. Then another process
+    does the same work, so that the work must be repeatable.
+    """
+
+    def __init__(self, queue: Queue, items: Iterable[QueueMessage], lease: float) -> None:
+        self._queue = queue
+        self._lease = lease
+        self._held = {each.id: each for each in items}
+        self._receipts = asyncio.Lock()
+
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """Renew the leases until the block ends."""
+        renewing = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def delete(self, item: QueueMessage) -> None:
+        """Delete a message that is done."""
+        await self._end(item, None)
+
+    async def release(self, item: QueueMessage, *, delay: float) -> None:
+        """Return a message to the queue, ready after `delay`."""
+        await self._end(item, delay)
+
+    async def _end(self, item: QueueMessage, delay: float | None) -> None:
+        async with self._receipts:  # a renewal in progress is about to change the receipt
+            held = self._held.pop(item.id, item)
+            try:
+                if delay is None:
+                    await self._queue.delete(held)
+                else:
+                    await self._queue.release(held, delay=delay)
+            except LeaseLost:
+                log.info("%s is also done by another process", item.body)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            for each in list(self._held):
+                async with self._receipts:
+                    await self._renew_one(each)
+
+    async def _renew_one(self, identity: str) -> None:
+        held = self._held.get(identity)
+        if held is None:  # done meanwhile
+            return
+        try:
+            self._held[identity] = await self._queue.renew(held, lease=self._lease)
+        except LeaseLost:
+            del self._held[identity]
+        except StoreOutage as exc:
+            log.info("the lease of %s could not be renewed: %s", held.body, exc)

@@ -1,0 +1,197 @@
+"""Everything about one person as JSON: for the team, and for the person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from postroom.domain.audience.consent import ConsentAction, details_of
+from postroom.domain.audience.lists import Subscriber
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.services.audience.consent.consent_ledger import ConsentHistory
+from postroom.services.audience.personal_data import Trace
+from postroom.services.messages.sending.outcomes import EmailRecord
+from postroom.services.resources import Resource, Time, describe_time
+from postroom.services.resources.audience import (
+    AttributeValue,
+    SubscriberResource,
+    describe_subscriber,
+)
+from postroom.services.resources.messages import (
+    MessageSummary,
+    describe_email,
+    describe_message_summary,
+)
+from postroom.services.resources.suppressions import (
+    BounceResource,
+    SuppressionResource,
+    describe_bounce,
+    describe_suppression,
+)
+
+
+class ConsentEntryResource(Resource, frozen=True):
+    """An entry of the consent ledger. What is null was not given, or has been erased. An entry with
+    number 0 is shared by all that were imported together."""
+
+    list: str
+    number: int
+    at: Time
+    act: ConsentAction
+    origin: str | None
+    text_version: str | None
+    text: str | None
+    ip_digest: str | None
+    changed: Sequence[str]
+    details_hash: str | None
+    previous: str | None
+    hash: str
+
+
+def describe_consent(history: ConsentHistory) -> Iterator[ConsentEntryResource]:
+    if (imported := history.imported) is not None:
+        yield ConsentEntryResource(
+            list=history.list_name,
+            number=0,
+            at=describe_time(imported.at),
+            act=ConsentAction.IMPORTED,
+            origin=imported.origin,
+            text_version=None,
+            text=None,
+            ip_digest=None,
+            changed=[],
+            details_hash=None,
+            previous=None,
+            hash=imported.hash,
+        )
+    for each in history.entries:
+        details = details_of(each)
+        yield ConsentEntryResource(
+            list=history.list_name,
+            number=each.number,
+            at=describe_time(each.at),
+            act=each.act,
+            origin=details.origin or None,
+            text_version=details.text_version or None,
+            text=details.text or None,
+            ip_digest=details.ip_digest or None,
+            changed=details.changed,
+            details_hash=each.details_hash or None,
+            previous=each.previous or None,
+            hash=each.hash,
+        )
+
+
+class LeftListResource(Resource, frozen=True):
+    """A list that an address has left."""
+
+    list: str
+    left_at: Time | None
+
+
+class TracedEmailResource(MessageSummary, frozen=True):
+    """A message, and the outcome of its email to one address."""
+
+    email: str
+    outcome: str
+    reply: str | None
+    tries: int
+    was_in_doubt: bool
+    bounces: Sequence[BounceResource]
+
+
+class TraceResource(Resource, frozen=True):
+    """Everything that happened to one address."""
+
+    email: str
+    lists: Sequence[SubscriberResource]
+    left: Sequence[LeftListResource]
+    consent: Sequence[ConsentEntryResource]
+    suppressions: Sequence[SuppressionResource]
+    messages: Sequence[TracedEmailResource]
+
+
+def describe_trace(trace: Trace) -> TraceResource:
+    return TraceResource(
+        email=trace.address,
+        lists=[describe_subscriber(each) for each in trace.subscriptions],
+        left=[
+            LeftListResource(each.list_name, describe_time(each.left_at))
+            for each in trace.departures
+        ],
+        consent=[entry for each in trace.consent for entry in describe_consent(each)],
+        suppressions=[describe_suppression(each) for each in trace.suppressions],
+        messages=[
+            TracedEmailResource(
+                **msgspec.structs.asdict(describe_message_summary(message)),
+                **msgspec.structs.asdict(describe_email(email)),
+                bounces=[describe_bounce(each) for each in trace.bounces.get(message.ref, ())],
+            )
+            for message, email in trace.emails
+        ],
+    )
+
+
+class OwnSubscriptionResource(Resource, frozen=True):
+    """A subscription as its owner may see it: without what the team keeps to itself."""
+
+    list: str
+    email: str
+    confirmed: bool
+    signed_up_at: Time
+    confirmed_at: Time | None
+    paused_until: Time | None
+    attributes: dict[str, AttributeValue]
+    consent: str
+    tracking: bool
+
+
+class OwnEmailResource(Resource, frozen=True):
+    """An email to a subscriber, as they may see it."""
+
+    ref: str
+    subject: str
+    sent_at: Time | None
+    outcome: EmailOutcome
+    reply: str | None
+
+
+class PersonalDataResource(Resource, frozen=True):
+    """What subscribers get when they download their data: one subscription, its entries in the
+    consent ledger, and its emails."""
+
+    subscription: OwnSubscriptionResource
+    consent: Sequence[ConsentEntryResource]
+    messages: Sequence[OwnEmailResource]
+
+
+def describe_personal_data(
+    subscriber: Subscriber,
+    history: ConsentHistory | None,
+    emails: Sequence[tuple[Message, EmailRecord]],
+) -> PersonalDataResource:
+    subscription = OwnSubscriptionResource(
+        list=subscriber.list_name,
+        email=subscriber.address,
+        confirmed=subscriber.verified,
+        signed_up_at=describe_time(subscriber.created_at),
+        confirmed_at=describe_time(subscriber.verified_at),
+        paused_until=describe_time(subscriber.paused_until),
+        attributes=dict(subscriber.attributes),
+        consent=subscriber.consent,
+        tracking=subscriber.tracking,
+    )
+    messages = [
+        OwnEmailResource(
+            ref=message.ref,
+            subject=message.subject,
+            sent_at=describe_time(message.queued_at),
+            outcome=email.outcome,
+            reply=email.reply or None,
+        )
+        for message, email in emails
+    ]
+    consent = [] if history is None else list(describe_consent(history))
+    return PersonalDataResource(subscription, consent, messages)

@@ -1,0 +1,120 @@
+"""The results of messages, as the API and the command line show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from postroom.domain.messages.bounces import BounceKind
+from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.resources import Resource
+
+
+class BounceKindResource(Resource, frozen=True):
+    """How many emails had bounces of a kind, with one of their texts."""
+
+    kind: BounceKind
+    count: int
+    text: str
+
+
+class ProviderResultsResource(Resource, frozen=True):
+    """What one provider reported."""
+
+    provider: str
+    accepted: Annotated[
+        int, Meta(description="An estimate for messages to more than 10,000 recipients.")
+    ]
+    bounced: int
+    complained: int
+
+
+class OpenedResource(Resource, frozen=True):
+    """Visits that loaded the invisible picture."""
+
+    people: int
+    proxies: Annotated[
+        int,
+        Meta(description="Image proxies of Apple, Gmail and Yahoo: perhaps nobody looked at it."),
+    ]
+    automated: Annotated[int, Meta(description="Programs that check emails.")]
+
+
+class ClickedResource(Resource, frozen=True):
+    """Visits that followed a link."""
+
+    people: int
+    automated: Annotated[int, Meta(description="Programs that check links; counted in clicks.")]
+
+
+class LinkClicksResource(Resource, frozen=True):
+    """A link, and how often people clicked it."""
+
+    url: str
+    clicks: int
+
+
+class HourResource(Resource, frozen=True):
+    """People's opens and clicks of an hour."""
+
+    hour: Annotated[str, Meta(description="Its beginning in UTC.", examples=["2026-11-16T22:00Z"])]
+    opened: int
+    clicked: int
+
+
+class MessageResultsResource(Resource, frozen=True):
+    """What became of the emails of a message after they were accepted. Bounces are a few seconds
+    old while they arrive."""
+
+    accepted: int
+    bounced: int
+    complained: int
+    unsubscribed: Annotated[
+        int,
+        Meta(
+            description="People who unsubscribed with a link of this message. Known without"
+            " tracking."
+        ),
+    ]
+    opened: Annotated[OpenedResource | None, Meta(description="Null: not measured.")]
+    clicked: Annotated[ClickedResource | None, Meta(description="Null: not measured.")]
+    click_to_open: Annotated[
+        float | None, Meta(description="Clicks per 100 opens of people. Null without opens.")
+    ]
+    links: Annotated[Sequence[LinkClicksResource], Meta(description="Most clicked first.")]
+    hours: Sequence[HourResource]
+    kinds: Sequence[BounceKindResource]
+    providers: Sequence[ProviderResultsResource]
+
+
+def describe_results(results: MessageResults) -> MessageResultsResource:
+    figures = results.delivery
+    total, found = figures.total, results.engagement
+    ratio = results.click_to_open
+    return MessageResultsResource(
+        accepted=total.accepted,
+        bounced=total.bounced,
+        complained=total.complained,
+        unsubscribed=results.unsubscribed,
+        opened=None
+        if found is None
+        else OpenedResource(found.opened, found.opened_by_proxies, found.opened_by_programs),
+        clicked=None
+        if found is None
+        else ClickedResource(found.clicked, found.clicked_by_programs),
+        click_to_open=None if ratio is None else round(ratio, 1),
+        links=[LinkClicksResource(each.url, each.clicks) for each in results.links],
+        hours=[]
+        if found is None
+        else [
+            HourResource(f"{hour}:00Z", each.opened, each.clicked)
+            for hour, each in found.hours.items()
+        ],
+        kinds=[BounceKindResource(each.kind, each.count, each.text) for each in figures.kinds],
+        providers=[
+            ProviderResultsResource(name, each.accepted, each.bounced, each.complained)
+            for name, each in figures.providers.items()
+        ],
+    )

@@ -1,0 +1,151 @@
+"""The settings of bounces and complaints."""
+
+from __future__ import annotations
+
+from postroom.domain.audience.addresses import Address
+from postroom.settings import parsing
+from postroom.settings.declaring import SettingGroup, setting
+
+
+def _check_mailbox(url: str) -> None:
+    from postroom.inbound.mailbox import parse_mailbox_url  # late: few processes need IMAP
+
+    parse_mailbox_url(url)
+
+
+class BounceSettings(SettingGroup, frozen=True):
+    """Where bounces go, and how they come in."""
+
+    domain: str = setting(
+        "bounce_domain",
+        "",
+        "A domain of its own for bounces, such as bounce.example.com: each email gets a signed"
+        " envelope sender there. Its MX must lead to Postroom's mail listener. All machines need"
+        " the same secret_key.",
+        parsing.domain,
+        storable=True,
+    )
+    address: Address | None = setting(
+        "bounce_address",
+        "",
+        "One address that receives all bounces, instead of bounce_domain. If neither is set,"
+        " bounces go to the list's From address.",
+        parsing.optional(parsing.email_address),
+        storable=True,
+    )
+    port: int | None = setting(
+        "inbound_port",
+        "",
+        "The port on which Postroom receives bounces from your mail server; empty: none.",
+        parsing.optional(parsing.whole_number(1, 65535, also=0)),
+        storable=True,
+    )
+    bind: str = setting(
+        "inbound_bind",
+        "127.0.0.1",
+        "The address that the mail listener listens on.",
+        str,
+        storable=True,
+        check=parsing.ip_address,
+    )
+    protocol: str = setting(
+        "inbound_protocol",
+        "lmtp",
+        "The protocol between your mail server and the mail listener: lmtp or smtp.",
+        parsing.one_of("lmtp", "smtp"),
+        storable=True,
+    )
+    connections: int = setting(
+        "inbound_connections",
+        "50",
+        "How many connections the mail listener accepts at the same time.",
+        parsing.whole_number(1, 1000),
+    )
+    certificate: str = setting(
+        "inbound_certificate",
+        "",
+        "A PEM file with the certificate of the mail listener, which then offers STARTTLS. It is"
+        " read again when it is renewed.",
+        str,
+    )
+    certificate_key: str = setting(
+        "inbound_key",
+        "",
+        "A PEM file with the key of the certificate; empty: it is in the same file.",
+        str,
+    )
+    mailbox: str = setting(
+        "bounce_mailbox",
+        "",
+        "A mailbox to fetch bounces from, such as imaps://user:password@mail.example.com/INBOX;"
+        " also imap://, pop3s:// and pop3://. Fetched emails are moved to the folder Postroom, or"
+        " to ?processed=FOLDER; POP3 deletes them.",
+        parsing.url_of("imaps://", "imap://", "pop3s://", "pop3://"),
+        is_url=True,
+        storable=True,
+        check=_check_mailbox,
+    )
+    ses_topics: tuple[str, ...] = setting(
+        "ses_topics",
+        "",
+        "The SNS topics of Amazon SES whose events are accepted, as ARNs separated by commas.",
+        parsing.words,
+        storable=True,
+    )
+    sendgrid_webhook_key: str = setting(
+        "sendgrid_webhook_key",
+        "",
+        "The verification key of SendGrid's signed event webhook.",
+        str,
+        storable=True,
+    )
+    mailgun_webhook_key: str = setting(
+        "mailgun_webhook_key", "", "Mailgun's webhook signing key.", str, secret=True, storable=True
+    )
+    postmark_webhook_secret: str = setting(
+        "postmark_webhook_secret",
+        "",
+        "A secret of your choice in the URL of Postmark's webhook; at least 16 characters.",
+        parsing.shared_secret,
+        secret=True,
+        storable=True,
+    )
+    brevo_webhook_secret: str = setting(
+        "brevo_webhook_secret",
+        "",
+        "The same for Brevo.",
+        parsing.shared_secret,
+        secret=True,
+        storable=True,
+    )
+    sparkpost_webhook_secret: str = setting(
+        "sparkpost_webhook_secret",
+        "",
+        "The same for SparkPost.",
+        parsing.shared_secret,
+        secret=True,
+        storable=True,
+    )
+    azure_webhook_secret: str = setting(
+        "azure_webhook_secret",
+        "",
+        "The same for Azure Communication Services (Event Grid).",
+        parsing.shared_secret,
+        secret=True,
+        storable=True,
+    )
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether the webhook of a provider is set up."""
+        return any(
+            (
+                self.ses_topics,
+                self.sendgrid_webhook_key,
+                self.mailgun_webhook_key,
+                self.postmark_webhook_secret,
+                self.brevo_webhook_secret,
+                self.sparkpost_webhook_secret,
+                self.azure_webhook_secret,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Pages about subscribers and their addresses: index, editing, import, trace and suppression."""

@@ -1,0 +1,202 @@
+"""Everything about one address: its history, its emails, a file with it, and its erasure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import Subscriber
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.services.accounts.users import Role
+from postroom.services.audience.personal_data import TracedEmails
+from postroom.services.messages.sending.outcomes import EmailRecord
+from postroom.services.resources.personal_data import describe_trace
+from postroom.web.admin.audience.subscribers.consent_timeline import (
+    TimelineEntry,
+    history_of,
+    ledger_state,
+    visible,
+)
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+# Each message costs a binary search through its pages.
+_MESSAGES_AT_ONCE = 20
+_LISTS_SHOWN: Final = 20
+
+_EMAIL_TEXTS = {
+    EmailOutcome.PENDING: ("waiting to be sent", "busy"),
+    EmailOutcome.ACCEPTED: ("accepted by the mail server", "good"),
+    EmailOutcome.REFUSED: ("refused by the mail server", "bad"),
+    EmailOutcome.SUPPRESSED: ("skipped: no longer a confirmed subscriber", "warn"),
+    EmailOutcome.IN_DOUBT: ("uncertain: handed to the mail server, which did not reply", "warn"),
+}
+
+
+_BOUNCE_TEXTS = {
+    BounceKind.GONE: "bounced: the mailbox does not exist",
+    BounceKind.FULL: "bounced: the mailbox is full",
+    BounceKind.TEMPORARY: "bounced: could not be delivered",
+    BounceKind.POLICY: "bounced: the provider does not accept our email",
+    BounceKind.CONTENT: "bounced: the message was rejected",
+    BounceKind.COMPLAINT: "marked as spam by the recipient",
+    BounceKind.AUTO_REPLY: "answered by an automatic reply",
+    BounceKind.CHALLENGE: "answered by a filter that asks the sender to prove they are human",
+    BounceKind.UNKNOWN: "bounced for an unknown reason",
+}
+
+
+async def trace(visit: Visit) -> Response:
+    typed = visit.parameter("email").strip()
+    if not typed:
+        return visit.render("admin/audience/address_trace.html", email="", problem="", found=None)
+    try:
+        address = parse_address(typed, "email")
+    except Invalid as exc:
+        return visit.render(
+            "admin/audience/address_trace.html",
+            status=422,
+            email=typed,
+            problem=exc.problem,
+            found=None,
+        )
+    before = visit.parameter("before") or None
+    traced = await visit.services.tracing.emails(address, before=before, limit=_MESSAGES_AT_ONCE)
+    entries = list(_of_emails(visit, traced))
+    if visit.is_partial:
+        return visit.render(
+            "admin/audience/address_trace_emails.html",
+            email=address,
+            entries=entries,
+            traced=traced,
+            before=before,
+        )
+    tracing = visit.services.tracing
+    subscriptions, departures, suppressions = await asyncio.gather(
+        tracing.subscriptions(address),
+        tracing.departures(address),
+        visit.services.suppressions.of_address(address),
+    )
+    consent = await tracing.consent(address, subscriptions)
+    subscriptions, departures = visible(visit, subscriptions), visible(visit, departures)
+    consent, suppressions = visible(visit, consent), visible(visit, suppressions)
+    if not (subscriptions or departures or visit.access.may(ListRight.VIEW)):
+        suppressions = []  # the address is none of the lists that exist for this user
+    return visit.render(
+        "admin/audience/address_trace.html",
+        email=address,
+        problem="",
+        found=subscriptions,
+        suppressions=suppressions,
+        signing_up=history_of(subscriptions, departures, consent),
+        ledger=ledger_state(consent),
+        entries=entries,
+        traced=traced,
+        before=before,
+    )
+
+
+def _of_emails(visit: Visit, traced: TracedEmails) -> Iterable[TimelineEntry]:
+    for message, email in traced.emails:
+        if not visit.messages.sees(message):
+            continue
+        for each in reversed(traced.bounces.get(message.ref, [])):
+            url = f"/messages/{message.ref}"
+            yield TimelineEntry(
+                each.at, _BOUNCE_TEXTS[each.kind], message.subject, url, "bad", each.diagnostic
+            )
+        yield _of_email(message, email)
+
+
+def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
+    text, kind = _EMAIL_TEXTS[email.outcome]
+    notes = [email.reply] if email.reply else []
+    if message.more_lists:
+        notes.append(f"as a subscriber of {message.lists[email.list_number]}")
+    if email.tries > 1:
+        notes.append(f"tried {email.tries} times")
+    if email.was_in_doubt:
+        notes.append("sent again after an interruption: it may have arrived twice")
+    return TimelineEntry(
+        email.at or message.due_at,
+        text,
+        message.subject,
+        f"/messages/{message.ref}",
+        kind,
+        " · ".join(notes),
+    )
+
+
+async def export(visit: Visit) -> Response:
+    """Return everything about an address as a file."""
+    address = parse_address(visit.parameter("email"), "email")
+    traced = await visit.services.tracing.trace(address)
+    await visit.audit("downloaded personal data of", address)
+    data = msgspec.json.encode(describe_trace(traced))
+    return Response(
+        msgspec.json.format(data, indent=2),
+        media_type="application/json",
+        headers={"Content-Disposition": 'attachment; filename="personal-data.json"'},
+    )
+
+
+async def erase(visit: Visit) -> Response:
+    """Ask, then erase. The audit log does not name the address."""
+    if visit.request.method == "GET":
+        address = parse_address(visit.parameter("email"), "email")
+        subscriptions = await visit.services.tracing.subscriptions(address)
+        return visit.render(
+            "admin/confirm.html",
+            title=f"Erase everything about {address}?",
+            points=[_on_lists(subscriptions), *_CONSEQUENCES],
+            button="Erase permanently",
+            fields={"email": address},
+            back=f"/trace?email={quote(address)}",
+        )
+    done = await visit.services.personal_data.erase(await visit.text("email"))
+    await visit.audit("erased a person", f"from {counted(len(done.lists), 'list', 'lists')}")
+    later = ""
+    if done.waiting:
+        waiting = counted(len(done.waiting), "message", "messages")
+        later = f" The records of {waiting} still being sent will follow."
+    return visit.redirect("/trace", f"Erased from lists, ledger and email records.{later}")
+
+
+_CONSEQUENCES: Final = (
+    "Fields, notes and the details of the consent ledger are deleted. The ledger keeps its entries"
+    " without address, consent text and IP digest, so that it can still be verified.",
+    "Records of emails lose the address. The totals of messages stay the same.",
+    "A suppressed address stays suppressed: only a digest of it is kept.",
+    "Lists forget that this person unsubscribed: importing an old file would add them again.",
+    "Lines of the audit log that name the address stay until they expire, and so do log files,"
+    " backups and emails in the outbox.",
+    "This cannot be undone. If it is interrupted, Postroom finishes it automatically.",
+)
+
+
+def _on_lists(subscriptions: list[Subscriber]) -> str:
+    if not subscriptions:
+        return "The address is not on any list."
+    names = ", ".join(each.list_name for each in subscriptions[:_LISTS_SHOWN])
+    more = len(subscriptions) - _LISTS_SHOWN
+    which = f"{names} and {more:,} more" if more > 0 else names
+    count = counted(len(subscriptions), "list", "lists")
+    return f"The address is removed from {count}: {which}. Its links stop working."
+
+
+VIEWS = (
+    View("/trace", trace, right=ListRight.VIEW),
+    View("/trace/export", export, role=Role.ADMINISTRATOR),
+    View("/trace/erase", erase, role=Role.ADMINISTRATOR, methods=("GET", "POST"), sudo=True),
+)

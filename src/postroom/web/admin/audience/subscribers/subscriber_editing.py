@@ -1,0 +1,389 @@
+"""Subscribers of a list: add, edit, move, remove. `subscriber_index.py` has the index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.audience.fields import Fields, value_text
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import ListName, MailingList, Subscriber
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.plain_text import one_line
+from postroom.services.audience.bulk_changes import (
+    MOST_AT_ONCE,
+    BulkAction,
+    BulkReport,
+    change_many,
+)
+from postroom.web.admin.audience.subscribers import subscriber_fields
+from postroom.web.admin.audience.subscribers.consent_timeline import (
+    history_of,
+    ledger_state,
+    visible,
+)
+from postroom.web.rendering.templating import counted, short
+from postroom.web.requests.flash import Undo
+from postroom.web.requests.forms import Difference, differences
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+_LONGEST_REASON: Final = 200
+_LABELS: Final = {
+    "email": "Address",
+    "verified": "Confirmed",
+    "blocked": "Reason for blocking",
+    "note": "Note",
+}
+_INPUTS: Final[Mapping[str, Any]] = {
+    "input_types": subscriber_fields.INPUT_TYPES,
+    "ticked": subscriber_fields.ticked,
+    "zip": zip,
+}
+
+
+async def add(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    fields = (await visit.services.fields.of(mailing_list.name)).fields
+    if visit.request.method == "GET":
+        return _show_add(visit, mailing_list, fields, {})
+    texts = await subscriber_fields.given_texts(visit, fields)
+    email, verified = await visit.text("email"), bool(await visit.text("verified"))
+    try:
+        made = await visit.services.subscriptions.add(
+            mailing_list.name,
+            email,
+            verified=verified,
+            attributes=subscriber_fields.parse_texts(fields, texts),
+        )
+        await visit.audit("added subscriber", f"{made.address} to {mailing_list.name}")
+        return visit.redirect(
+            f"/lists/{mailing_list.name}/subscribers/add", f"{made.address} added."
+        )
+    except Invalid as exc:
+        problems, status = {subscriber_fields.input_of(exc.field): exc.problem}, 422
+    except Exists:
+        problems, status = {"email": "is already on the list"}, 409
+    values = {"email": email, "verified": "yes" if verified else "no", **texts}
+    return _show_add(visit, mailing_list, fields, values, problems, status=status)
+
+
+def _show_add(
+    visit: Visit,
+    mailing_list: MailingList,
+    fields: Fields,
+    values: dict[str, str],
+    problems: dict[str, str] | None = None,
+    *,
+    status: int = 200,
+) -> Response:
+    return visit.render(
+        "admin/audience/subscriber_add.html",
+        status=status,
+        list=mailing_list,
+        values=values,
+        problems=problems or {},
+        fields=fields.declared,
+        **_INPUTS,
+    )
+
+
+async def edit(visit: Visit) -> Response:
+    """Show a subscriber, with a form to edit it for editors."""
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    fields = (await visit.services.fields.of(current.list_name)).fields
+    if visit.request.method == "GET":
+        return await _show(visit, current, _fields(current, fields))
+    given = {
+        "email": (await visit.text("email")).strip(),
+        "verified": "yes" if await visit.text("verified") else "no",
+        "blocked": await visit.text("blocked"),
+        "note": await visit.text("note"),
+        **await subscriber_fields.given_texts(visit, fields),
+    }
+    etag = await visit.text("etag")
+    try:
+        saved = await _save(visit, current, given, etag)
+    except Invalid as exc:
+        problems = {subscriber_fields.input_of(exc.field): exc.problem}
+        return await _show(visit, current, given, etag, problems, status=422)
+    except Exists:
+        problems = {"email": "is already on the list"}
+        return await _show(visit, current, given, etag, problems, status=409)
+    except Overtaken:
+        current = await visit.services.subscriptions.get(name, email)
+        theirs = _fields(current, fields)
+        labels = {**_LABELS, **subscriber_fields.labels_of(fields)}
+        found = differences(labels, {**theirs, **given}, theirs)
+        return await _show(visit, current, given, current.etag, theirs=found, status=409)
+    await visit.audit("changed subscriber", f"{saved.address} of {name}")
+    return visit.redirect(_address_of(saved), "Saved.")
+
+
+async def move(visit: Visit) -> Response:
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    to_list = await visit.text("to_list")
+    try:
+        moved = await visit.services.subscriptions.move(name, email, to_list)
+    except (Invalid, NoSuch):
+        problems = {"to_list": "Choose a list."}
+        return await _show(visit, current, {}, problems=problems, status=422)
+    except Exists:
+        problems = {"to_list": f"{current.address} is already on that list."}
+        return await _show(visit, current, {}, problems=problems, status=409)
+    await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
+    undo = Undo(f"{_address_of(moved)}/move", (("to_list", name),))
+    return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.", undo)
+
+
+async def ask(visit: Visit) -> Response:
+    """Send the confirmation email to a subscriber who is not confirmed."""
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    try:
+        await visit.services.subscriptions.ask(name, email)
+    except NotNow as exc:
+        problems = {"ask": str(exc)}
+        return await _show(visit, current, {}, problems=problems, status=409)
+    await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
+    flash = f"Confirmation email to {current.address} is on its way."
+    return visit.redirect(_address_of(current), flash)
+
+
+async def delete(visit: Visit) -> Response:
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    if visit.request.method == "GET":
+        return visit.render(
+            "admin/confirm.html",
+            title=f"Remove {current.address}?",
+            points=[
+                f"The address is removed from the list {name}, and its links stop working.",
+                "Messages that are being sent no longer reach it.",
+                "Records of emails sent to it are kept.",
+            ],
+            button="Remove subscriber",
+            fields={"etag": current.etag},
+            back=_address_of(current),
+        )
+    await visit.services.subscriptions.remove(name, email, await visit.text("etag") or None)
+    await visit.audit("removed subscriber", f"{current.address} from {name}")
+    return visit.redirect(f"/lists/{name}/subscribers", f"{current.address} removed.")
+
+
+async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
+    """Save the state, then the address: after an interruption, the form can be sent again."""
+    fields = (await visit.services.fields.of(current.list_name)).fields
+    texts = {key: text for key, text in given.items() if key.startswith(subscriber_fields.PREFIX)}
+    reason = one_line("blocked", given["blocked"], longest=_LONGEST_REASON, required=False)
+    saved = await visit.services.subscriptions.edit(
+        current.list_name,
+        current.address,
+        verified=given["verified"] == "yes",
+        blocked=reason,
+        attributes=subscriber_fields.parse_texts(fields, texts),
+        note=given["note"],
+        etag=etag or current.etag,
+    )
+    if given["email"] == saved.address:
+        return saved
+    return await visit.services.subscriptions.change_address(
+        saved.list_name, saved.address, given["email"], saved.etag
+    )
+
+
+async def _show(
+    visit: Visit,
+    current: Subscriber,
+    values: dict[str, str],
+    etag: str = "",
+    problems: dict[str, str] | None = None,
+    *,
+    theirs: list[Difference] | None = None,
+    status: int = 200,
+) -> Response:
+    fields = (await visit.services.fields.of(current.list_name)).fields
+    tracing = visit.services.tracing
+    subscriptions, departures, suppressions = await asyncio.gather(
+        tracing.subscriptions(current.address),
+        tracing.departures(current.address),
+        visit.services.suppressions.of_address(current.address),
+    )
+    consent = await tracing.consent(current.address, subscriptions)
+    subscriptions, departures = visible(visit, subscriptions), visible(visit, departures)
+    consent, suppressions = visible(visit, consent), visible(visit, suppressions)
+    movable = await visit.lists.names(right=ListRight.MANAGE)
+    values = {**_fields(current, fields), **values}
+    problems = problems or {}
+    filled = subscriber_fields.filled(fields, values, problems)
+    return visit.render(
+        "admin/audience/subscriber.html",
+        status=status,
+        subscriber=current,
+        here=_address_of(current),
+        filled_fields=filled,
+        empty_fields=[each for each in fields.all if each not in filled],
+        shown={
+            each.shown_label: value_text(current.attributes[each.name])
+            for each in fields.all
+            if each.name in current.attributes
+        },
+        subscriptions=subscriptions,
+        history=history_of(subscriptions, departures, consent),
+        ledger=ledger_state(consent),
+        suppressions=suppressions,
+        **_INPUTS,
+        values=values,
+        etag=etag or current.etag,
+        problems=problems,
+        theirs=theirs or [],
+        lists=[each for each in movable if each != current.list_name],
+    )
+
+
+def _fields(subscriber: Subscriber, fields: Fields) -> dict[str, str]:
+    return {
+        **subscriber_fields.texts_of(fields, subscriber.attributes),
+        "note": subscriber.note,
+        "email": subscriber.address,
+        "verified": "yes" if subscriber.verified else "no",
+        "blocked": subscriber.blocked,
+    }
+
+
+def _address_of(subscriber: Subscriber) -> str:
+    return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
+
+
+PAST_TENSE = {
+    BulkAction.VERIFY: "marked as confirmed",
+    BulkAction.ASK: "asked to confirm",
+    BulkAction.BLOCK: "blocked",
+    BulkAction.UNBLOCK: "unblocked",
+    BulkAction.REMOVE: "removed",
+}
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """The question before a change that cannot be undone: title, consequences, button."""
+
+    verb: str
+    points: tuple[str, ...]
+    button: str
+
+
+_QUESTIONS = {
+    BulkAction.VERIFY: _Question(
+        "Mark {people} as confirmed?",
+        (
+            "They will receive the next message to this list without having confirmed themselves.",
+            "Do this only if each of them has agreed to receive these emails and you can prove it."
+            " Email without consent is spam in most countries and harms your delivery.",
+            "If you are not sure, send them a confirmation email instead.",
+        ),
+        "Mark as confirmed",
+    ),
+    BulkAction.REMOVE: _Question(
+        "Remove {people}?",
+        ("They are removed from the list; their links stop working.",),
+        "Remove",
+    ),
+}
+"""Actions that cannot be undone with another click."""
+_SHOWN = 20
+_MOST_UNDONE = 50  # as many as a page shows; more do not fit into a cookie
+_LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back to
+
+
+async def bulk(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    form = await visit.form()
+    emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST_AT_ONCE]
+    action = parse_action(await visit.text("action"))
+    back = f"/lists/{mailing_list.name}/subscribers"
+    shown = {name: await visit.text(name) for name in ("q", "state", "segment", "sort")}
+    kept = {name: text for name, text in shown.items() if 0 < len(text) <= _LONGEST_FIELD}
+    if kept:
+        back += f"?{urlencode(kept)}"
+    if not emails:
+        return visit.redirect(back, "No subscribers selected.")
+    question = _QUESTIONS.get(action)
+    if question is not None and not await visit.text("confirmed"):
+        more = len(emails) - _SHOWN
+        return visit.render(
+            "admin/confirm.html",
+            title=question.verb.format(
+                people=counted(len(emails), "subscriber", "subscribers"),
+            ),
+            points=[
+                *question.points,
+                ", ".join(map(short, emails[:_SHOWN]))
+                + (f" and {more:,} more" if more > 0 else ""),
+            ],
+            button=question.button,
+            fields={"action": action.value, "email": emails, "confirmed": "yes", **kept},
+            back=back,
+        )
+    undo = None
+    if action is BulkAction.BLOCK:
+        undo = await _undo(visit, mailing_list.name, emails, kept)
+    report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
+    await visit.audit(
+        f"{PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
+    )
+    return visit.redirect(back, _summary(report, action), undo)
+
+
+async def _undo(
+    visit: Visit, name: ListName, emails: list[str], kept: dict[str, str]
+) -> Undo | None:
+    """Return how to unblock those who are about to be blocked. Others keep their reason."""
+    if len(emails) > _MOST_UNDONE:
+        return None
+    lines = await visit.services.search.lines(name, emails)
+    changing = [("email", each.address) for each in lines if not each.blocked]
+    fields = (("action", BulkAction.UNBLOCK.value), *kept.items(), *changing)
+    return Undo(f"/lists/{name}/bulk", fields) if changing else None
+
+
+def _summary(report: BulkReport, action: BulkAction) -> str:
+    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
+    if report.problems:
+        flash += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
+    return flash
+
+
+def parse_action(text: str) -> BulkAction:
+    if text not in set(BulkAction):
+        raise Invalid("action", f"must be one of {', '.join(BulkAction)}, not {text[:40]!r}")
+    return BulkAction(text)
+
+
+VIEWS = (
+    View("/lists/{name}/bulk", bulk, right=ListRight.MANAGE, methods=("POST",)),
+    View("/lists/{name}/subscribers/add", add, right=ListRight.MANAGE, methods=("GET", "POST")),
+    View(
+        "/lists/{name}/subscribers/{email:path}/delete",
+        delete,
+        right=ListRight.MANAGE,
+        methods=("GET", "POST"),
+    ),
+    View(
+        "/lists/{name}/subscribers/{email:path}/move",
+        move,
+        right=ListRight.MANAGE,
+        methods=("POST",),
+    ),
+    View(
+        "/lists/{name}/subscribers/{email:path}/ask", ask, right=ListRight.MANAGE, methods=("POST",)
+    ),
+    View("/lists/{name}/subscribers/{email:path}", edit, right=ListRight.VIEW),
+    View("/lists/{name}/subscribers/{email:path}", edit, right=ListRight.MANAGE, methods=("POST",)),
+)

@@ -1,0 +1,76 @@
+"""Settings → Alerts: who is notified of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from postroom.services.accounts.users import Role
+from postroom.web.admin.configuration.setting_fields import (
+    SettingField,
+    save_fields,
+    show_fields,
+)
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+HERE = "/settings/alerts"
+_FIELDS: Final = (
+    SettingField(
+        "alert_email",
+        "Email address",
+        "Gets an email for every warning and error.",
+        type="email",
+        placeholder="you@example.com",
+    ),
+    SettingField(
+        "alert_from",
+        "From address",
+        "Alerts come from this address, which your mail server must allow. Without it: the From"
+        " address of the first list.",
+        type="email",
+    ),
+    SettingField(
+        "alert_webhook",
+        "Webhook URL",
+        "Alerts are POSTed there as JSON, for example to a chat.",
+    ),
+)
+SETTINGS: Final = tuple(each.name for each in _FIELDS)
+
+
+async def alerts(visit: Visit) -> Response:
+    await visit.context.live.refresh()
+    return _show(visit)
+
+
+async def save(visit: Visit) -> Response:
+    typed, problems = await save_fields(visit, _FIELDS)
+    if problems:
+        return _show(visit, typed, problems)
+    return visit.redirect(HERE, "Saved. All processes use it within a few seconds.")
+
+
+def _show(
+    visit: Visit,
+    typed: Mapping[str, str] | None = None,
+    problems: Mapping[str, str] | None = None,
+) -> Response:
+    settings = visit.context.settings
+    return visit.render(
+        "admin/configuration/alerts.html",
+        status=422 if problems else 200,
+        here=HERE,
+        fields=show_fields(settings, _FIELDS, typed, problems).values(),
+        is_off=not settings.alerts.email and not settings.alerts.webhook,
+        stored=visit.context.live.stored,
+        problem=(problems or {}).get("", ""),
+    )
+
+
+VIEWS = (
+    View(HERE, alerts, role=Role.ADMINISTRATOR),
+    View(HERE, save, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+)

@@ -1,0 +1,1 @@
+"""The editor page of a message."""

@@ -1,0 +1,122 @@
+"""What is done with a draft as a whole: schedule, unschedule, duplicate, hand over."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from starlette.responses import Response
+
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.errors import Incomplete, Overtaken
+from postroom.domain.messages.messages import MessageStatus
+from postroom.web.admin.messages.drafting.editor import show_editor
+from postroom.web.admin.messages.drafting.message_drafts import (
+    broken_pictures,
+    draft_of,
+    problem_of,
+)
+from postroom.web.admin.messages.drafting.preflight import before_sending, refusals
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+
+async def schedule(visit: Visit) -> Response:
+    """Ask with the number of recipients, then schedule the draft for its time, or send it now."""
+    ref = visit.parameter("ref")
+    if visit.request.method == "GET":
+        return await _ask(visit, ref)
+    try:
+        if await _refusals(visit, ref):
+            return await _ask(visit, ref, status=422)
+        scheduled = await visit.services.composing.schedule(
+            ref, etag=await visit.text("etag") or None
+        )
+    except Incomplete:
+        return await _ask(visit, ref)
+    except Overtaken:
+        return visit.redirect(
+            f"/messages/{ref}/schedule", "The draft has changed in the meantime. Check it again."
+        )
+    await visit.audit("scheduled message", f"{ref} to {scheduled.list_name}")
+    is_due = scheduled.due_at <= datetime.now(UTC)
+    return visit.redirect(
+        f"/messages/{ref}", "Sending started." if is_due else "Message scheduled."
+    )
+
+
+async def _refusals(visit: Visit, ref: str) -> list[str]:
+    """Return why a draft cannot be sent, apart from what it lacks."""
+    message = await visit.services.messages.get(ref)
+    if message.status is not MessageStatus.DRAFT:
+        return []
+    _ = await visit.services.composing.checked(message)
+    found = await visit.context.preflight.check(ref)
+    return refusals(found, is_later=_is_later(message.scheduled_at))
+
+
+def _is_later(at: datetime | None) -> bool:
+    return at is not None and at > datetime.now(UTC)
+
+
+async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
+    message, content = await visit.services.composing.read(ref)
+    if message.status is not MessageStatus.DRAFT:
+        return visit.redirect(f"/messages/{ref}")
+    try:
+        content, bodies = await visit.services.composing.checked(message)
+    except Incomplete as exc:
+        return await show_editor(visit, draft_of(message, content), problem_of(exc), status=422)
+    limit = visit.context.settings.sender.rate
+    at = content.scheduled_at
+    is_later = _is_later(at)
+    panel = await before_sending(visit, message)
+    return visit.render(
+        "admin/messages/message_question.html",
+        status=status,
+        message=message,
+        at=at if is_later else None,
+        passed=None if is_later else at,
+        **panel,
+        refused=refusals(panel["preflight"], is_later=is_later),
+        estimate=await visit.services.estimates.of(message.list_name, limit, message.audience),
+        pictures=await broken_pictures(bodies),
+    )
+
+
+async def unschedule(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    await visit.services.composing.unschedule(ref)
+    await visit.audit("unscheduled message", ref)
+    return visit.redirect(
+        f"/messages/{ref}/edit", "Unscheduled. The message is a draft again and will not be sent."
+    )
+
+
+async def duplicate(visit: Visit) -> Response:
+    made = await visit.services.composing.duplicate(visit.parameter("ref"), visit.who.email)
+    await visit.audit("created draft", made.ref)
+    return visit.redirect(f"/messages/{made.ref}/edit", "Duplicated. The original is unchanged.")
+
+
+async def take_back(visit: Visit) -> Response:
+    """Make a draft that was handed over one that is still being written."""
+    ref = visit.parameter("ref")
+    await visit.services.composing.hand_over(ref, visit.who.email, is_ready=False)
+    await visit.audit("withdrew draft", ref)
+    return visit.redirect(
+        f"/messages/{ref}/edit", "Withdrawn. The draft is no longer marked as ready."
+    )
+
+
+VIEWS = (
+    View("/messages/{ref}/schedule", schedule, right=ListRight.SEND, methods=("GET", "POST")),
+    View(
+        "/messages/{ref}/unschedule",
+        unschedule,
+        right=ListRight.SEND,
+        methods=("POST",),
+        uses_rules=False,
+    ),
+    View("/messages/{ref}/duplicate", duplicate, right=ListRight.EDIT, methods=("POST",)),
+    View("/messages/{ref}/take-back", take_back, right=ListRight.EDIT, methods=("POST",)),
+)

@@ -1,0 +1,64 @@
+"""What the editor offers: templates that suit a format, and merge fields."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from postroom.composing.layouts import LayoutFormat
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.personal.merge_fields import RULES, FieldRule
+from postroom.services.messages.drafts.templates import Template
+from postroom.web.admin.messages.drafting.message_drafts import Draft
+from postroom.web.requests.visit import Visit
+
+_NEEDS_MJML: Final = frozenset({MessageFormat.BLOCKS.value, MessageFormat.MJML.value})
+_FIELD_LABELS: Final = {
+    "email": "Email address",
+    "unsubscribe_url": "Unsubscribe link",
+    "preferences_url": "Link to preferences",
+    "web_url": "Link to the web page",
+    "list_description": "List description",
+}
+
+
+class MergeFieldChoice(msgspec.Struct, frozen=True):
+    label: str
+    text: str
+    """As it is written in a message."""
+
+
+_CONDITION: Final = MergeFieldChoice(
+    "Condition", "{% if first_name is not empty %}…{% else %}…{% end %}"
+)
+
+
+async def usable_templates(visit: Visit, draft: Draft) -> list[Template]:
+    """Return the templates that suit the format of a draft, and its own in any case."""
+    return [
+        each
+        for each in await visit.services.templates.list()
+        if each.format is LayoutFormat.MJML
+        or draft.format not in _NEEDS_MJML
+        or each.name == draft.template
+    ]
+
+
+async def merge_field_choices(visit: Visit, draft: Draft) -> list[MergeFieldChoice]:
+    """Return the merge fields of the draft's list, each with a default if it may be empty, and an
+    example of a condition."""
+    rules: Mapping[str, FieldRule] = RULES
+    with contextlib.suppress(NoSuch, Invalid):  # no list is chosen yet, or it was deleted
+        mailing_list = await visit.services.lists.get(draft.list)
+        rules = await visit.services.audiences.merge_fields(mailing_list.name, draft.more_lists)
+    return [
+        MergeFieldChoice(
+            _FIELD_LABELS.get(str(name), str(name).replace("_", " ").capitalize()),
+            f'{{{{ {name} | default: "" }}}}' if rule.may_be_empty else f"{{{{ {name} }}}}",
+        )
+        for name, rule in rules.items()
+    ] + [_CONDITION]

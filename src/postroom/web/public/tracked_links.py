@@ -1,0 +1,145 @@
+"""`/r/TOKEN/N` and `/o/TOKEN.gif`: links and pixels of messages that measure clicks and opens.
+
+The address has a number, not a target, so nobody can make a link of ours that leads elsewhere. A
+person follows a link and sees a page if it does not work; a pixel has no reader.
+HEAD requests and prefetching count for nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Final
+from urllib.parse import quote
+
+import jinja2
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages.hits import OPENED
+from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
+from postroom.mail.tracking.link_tracking import TRAP
+from postroom.storage import StoreError
+from postroom.web.context import WebContext
+from postroom.web.public.links import broken_link
+from postroom.web.public.visitor import Visitor, public
+from postroom.web.requests.visit import Visit
+from postroom.wiring import Services
+
+# A transparent picture of one pixel: 43 bytes.
+_PIXEL: Final = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==")
+_RETRY: Final = {"Retry-After": "60"}
+_NOT_STORED: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+_PIXEL_HEADERS: Final = {**_NOT_STORED, "Cross-Origin-Resource-Policy": "cross-origin"}
+_PREFETCH_HEADERS: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
+_PREFETCH: Final = ("prefetch", "preview", "prerender")
+_TABLE_SECONDS: Final = 60.0
+_MOST_TABLES: Final = 200
+_MOST_TOKENS: Final = 1000
+_LONGEST_NUMBER: Final = 5
+_SAFE: Final = ":/%#?=@[]!$&'()*+,;~"
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """The targets of a message; None if it is unknown or does not track."""
+
+    targets: tuple[str, ...] | None
+    until: float
+
+
+class _Targets:
+    """Finds the messages and targets of links, and remembers them for a minute."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._refs: dict[str, MessageRef] = {}
+        self._tables: dict[MessageRef, _Table] = {}
+
+    def message(self, token: str) -> MessageRef | None:
+        """Return the message of a token; None if it is not genuine."""
+        ref = self._refs.get(token)
+        if ref is None and (ref := self._services.link_tables.tokens.read(token)) is not None:
+            if len(self._refs) >= _MOST_TOKENS:
+                self._refs.clear()
+            self._refs[token] = ref
+        return ref
+
+    async def of(self, ref: MessageRef) -> tuple[str, ...] | None:
+        now = time.monotonic()
+        known = self._tables.get(ref)
+        if known is None or now >= known.until:
+            known = _Table(await self._read(ref), now + _TABLE_SECONDS)
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
+            self._tables[ref] = known
+        return known.targets
+
+    async def _read(self, ref: MessageRef) -> tuple[str, ...] | None:
+        try:
+            message = await self._services.messages.get(ref)
+        except NoSuch:
+            return None
+        if message.track in (None, Track.OFF):
+            return None
+        return await self._services.link_tables.read(message)
+
+
+def tracked_routes(context: WebContext, templates: jinja2.Environment) -> list[Route]:
+    """Return the routes. They are public: the token is the permission."""
+    targets = _Targets(context.services)
+
+    def note(request: Request, ref: MessageRef, number: int) -> None:
+        if request.method == "HEAD" or _is_prefetch(request):
+            return
+        place = request.client.host if request.client else ""
+        context.hits.note(ref, number, place, request.headers.get("user-agent", ""))
+
+    @public
+    async def follow(visitor: Visitor) -> Response:
+        request = visitor.visit.request
+        number = _number(request.path_params["number"])
+        ref = targets.message(request.path_params["token"])
+        table = None if ref is None else await targets.of(ref)
+        if ref is None or table is None or number is None or number >= len(table):
+            return broken_link(visitor)
+        note(request, ref, number)
+        if number == TRAP:
+            return Response(status_code=204, headers=_NOT_STORED)
+        location = quote(table[number], safe=_SAFE)
+        return Response(status_code=302, headers={**_NOT_STORED, "Location": location})
+
+    async def link(request: Request) -> Response:
+        response = await follow(Visit(request, context, templates, None, None, ""))
+        if response.status_code == 503:
+            response.headers.update(_RETRY)
+        return response
+
+    async def pixel(request: Request) -> Response:
+        ref = targets.message(request.path_params["token"])
+        try:
+            if ref is None or await targets.of(ref) is None:
+                return PlainTextResponse("This link does not work.\n", 404, headers=_NOT_STORED)
+        except StoreError:
+            text = "There is a problem on our side. Please try again in a few minutes.\n"
+            return PlainTextResponse(text, 503, headers=_RETRY)
+        note(request, ref, OPENED)
+        return Response(_PIXEL, media_type="image/gif", headers=_PIXEL_HEADERS)
+
+    return [
+        Route("/r/{token}/{number}", link, methods=["GET"], name="tracked link"),
+        Route("/o/{token}.gif", pixel, methods=["GET"], name="tracking pixel"),
+    ]
+
+
+def _is_prefetch(request: Request) -> bool:
+    said = (request.headers.get(name, "").lower() for name in _PREFETCH_HEADERS)
+    return any(word in each for each in said for word in _PREFETCH)
+
+
+def _number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
+    return int(text) if is_number else None

@@ -1,0 +1,81 @@
+"""From settings to services and processes: the only part that knows and builds them all."""
+
+from postroom.wiring.all_services import Services
+from postroom.wiring.live_settings import (
+    LiveSettings,
+    load_stored,
+    opened_live,
+    sending_settings,
+)
+from postroom.wiring.mail_trial import send_trial
+from postroom.wiring.message_checks import (
+    make_domain_checks,
+    make_preflight,
+    make_renderer,
+    send_test_emails,
+)
+from postroom.wiring.opening import (
+    find_outbox,
+    make_keyring,
+    opened_services,
+    opened_shared_transport,
+    opened_store,
+    opened_transport,
+)
+from postroom.wiring.processes import (
+    make_alerts,
+    make_bounce_worker,
+    make_confirmations,
+    make_hit_worker,
+    make_listener,
+    make_mailbox,
+    make_retention,
+    make_scheduler,
+    make_sender,
+    make_suppression_work,
+    make_unfinished_renames,
+    make_watchdog,
+    run_alerts,
+    run_bounce_inputs,
+    run_confirmations,
+    run_scheduler,
+    run_sender,
+    stalls_in,
+)
+
+__all__ = [
+    "LiveSettings",
+    "Services",
+    "find_outbox",
+    "load_stored",
+    "make_alerts",
+    "make_bounce_worker",
+    "make_confirmations",
+    "make_domain_checks",
+    "make_hit_worker",
+    "make_keyring",
+    "make_listener",
+    "make_mailbox",
+    "make_preflight",
+    "make_renderer",
+    "make_retention",
+    "make_scheduler",
+    "make_sender",
+    "make_suppression_work",
+    "make_unfinished_renames",
+    "make_watchdog",
+    "opened_live",
+    "opened_services",
+    "opened_shared_transport",
+    "opened_store",
+    "opened_transport",
+    "run_alerts",
+    "run_bounce_inputs",
+    "run_confirmations",
+    "run_scheduler",
+    "run_sender",
+    "send_test_emails",
+    "send_trial",
+    "sending_settings",
+    "stalls_in",
+]

@@ -1,0 +1,96 @@
+"""Looking at a message before it is sent: test emails, preview and preflight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from dns.asyncresolver import Resolver
+
+from postroom.domain.audience.addresses import Address, domain_of
+from postroom.sender.draft_mail import parse_test_addresses, send_tests
+from postroom.sender.preflight import PreflightService
+from postroom.sender.rendered_mail import Renderer
+from postroom.services.audience.fields.field_gaps import FieldGaps
+from postroom.services.messages.checks.link_checks import LinkTrial
+from postroom.services.messages.domains.domain_checks import DomainChecks, OurSending
+from postroom.settings import Settings
+from postroom.transport.contract import Result
+from postroom.transport.registry import sends_mail
+from postroom.wiring.all_services import Services
+from postroom.wiring.opening import opened_transport
+
+
+async def send_test_emails(
+    services: Services, settings: Settings, ref: str, to: Sequence[str], subscriber: str | None
+) -> list[tuple[Address, Result]]:
+    """Send a message as a test, with the fields of a subscriber. `Incomplete`, `Invalid`."""
+    addresses = parse_test_addresses(to)
+    message = await services.messages.get(ref)
+    content, bodies = await services.composing.checked(message)
+    mailing_list = await services.lists.get(message.list_name)
+    found = subscriber and await services.subscriptions.get(message.list_name, subscriber)
+    personal = await services.audiences.personal(message.list_name, found or None)
+    async with opened_transport(settings, services) as transport:
+        results = await send_tests(
+            transport,
+            mailing_list,
+            content.subject,
+            bodies,
+            addresses,
+            settings.web.base_url,
+            content.lines,
+            await services.messages.files(message),
+            personal,
+        )
+    return list(zip(addresses, results, strict=True))
+
+
+def make_preflight(services: Services, settings: Settings, renderer: Renderer) -> PreflightService:
+    transport, own_host = settings.transport, urlsplit(settings.web.base_url).hostname or ""
+    links, records = None, None
+    if transport.online_checks == "yes":
+        links = LinkTrial()
+        if sends_mail(transport.url):
+            records = make_domain_checks(services, settings)
+    gaps = FieldGaps(services.store, services.fields)
+    return PreflightService(
+        renderer,
+        services.pictures,
+        links,
+        records,
+        gaps,
+        services.search,
+        services.audiences,
+        own_host,
+    )
+
+
+def make_domain_checks(
+    services: Services, settings: Settings, resolver: Resolver | None = None
+) -> DomainChecks:
+    """Return what checks the DNS records of sending domains; without a resolver, with that of this
+    machine."""
+    bounces, transport = settings.bounces, settings.transport
+    ours = OurSending(
+        selector=transport.dkim_selector,
+        addresses=transport.sending_addresses,
+        envelope_domain=bounces.domain or (domain_of(bounces.address) if bounces.address else ""),
+    )
+    return DomainChecks(
+        services.dkim_keys,
+        ours,
+        resolver,
+        is_online=settings.transport.online_checks == "yes",
+    )
+
+
+def make_renderer(services: Services, settings: Settings) -> Renderer:
+    return Renderer(
+        services.messages,
+        services.composing,
+        services.lists,
+        services.subscriptions,
+        services.audiences,
+        settings.web.base_url,
+    )

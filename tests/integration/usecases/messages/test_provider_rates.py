@@ -1,0 +1,309 @@
+"""Rates by provider, with a real mail server that throttles one of them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dns.asyncresolver
+import pytest
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.adaptive_rates import AdaptiveRate
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.providers import Provider
+from postroom.domain.messages.refs import MessageRef
+from postroom.mail.mailing import Recipient
+from postroom.scheduler import Scheduler
+from postroom.sender import Sender, SenderSettings
+from postroom.sender.faults.faults import Faults
+from postroom.sender.limits.provider_limits import ProviderLimits
+from postroom.sender.limits.sending_limits import SendingLimits
+from postroom.services import entities
+from postroom.services.audience.subscriber_rows import new_subscriber
+from postroom.services.messages.domains.dns_lookups import DnsLookups
+from postroom.services.messages.sending import provider_directory
+from postroom.services.messages.sending.holds import provider_key
+from postroom.services.messages.sending.provider_directory import ProviderDirectory
+from postroom.services.messages.sending.provider_rates import PARTITION, TABLE, ProviderLimit
+from postroom.storage import Entity, Insert, Value
+from postroom.transport.contract import THROTTLED, FaultScope, Result, ResultKind
+from postroom.transport.registry import open_transport
+from postroom.wiring import Services
+from tests.integration.usecases.making import make_list, schedule
+from tests.services.dns_server import running_dns_server
+from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.waiting import BUSY, until
+
+only_sqlite = pytest.mark.parametrize("engine", ["sqlite"])
+
+BIG = Provider("big.lan")
+LIMIT = 30
+MINUTE = 0.5
+"""Seconds that count as a clean minute here."""
+MAIL_SERVERS = {"one.lan MX": ["10 mx1.big.lan."], "two.lan MX": ["10 mx2.big.lan."]}
+THROTTLING = Rule(
+    "RCPT", r"@(one|two)\.lan$", "421 4.7.28 unusual rate of mail", drop=True, above=LIMIT
+)
+
+
+async def fill(services: Services, name: ListName, *addresses: str) -> None:
+    table = services.store.table(entities.LISTS)
+    for start in range(0, len(addresses), 40):
+        operations = []
+        for each in addresses[start : start + 40]:
+            made = new_subscriber(name, Address(each), verified=True)
+            operations += [Insert(entities.subscriber_entity(made))]
+            operations += [Insert(entities.lookup_entity(made))]
+        await table.apply(operations)
+
+
+@asynccontextmanager
+async def sending(
+    services: Services,
+    server: RecordingSmtp,
+    folder: Path,
+    resolver: dns.asyncresolver.Resolver | None = None,
+) -> AsyncIterator[None]:
+    """Send with a scheduler and a sender of its own."""
+    transport = open_transport(server.url, folder=folder)
+    directory = ProviderDirectory(
+        services.store, None if resolver is None else DnsLookups(resolver)
+    )
+    limits = ProviderLimits(services.store, services.provider_rates, directory, minute=MINUTE)
+    settings = SenderSettings("http://localhost", folder / "journals")
+    sender = Sender(services, transport, settings, SendingLimits(providers=limits))
+    stopping = asyncio.Event()
+    parts = [Scheduler(services, lease_seconds=5).run(stopping), sender.run(stopping)]
+    running = [asyncio.create_task(part) for part in parts]
+    try:
+        yield
+    finally:
+        stopping.set()
+        await asyncio.wait_for(asyncio.gather(*running), 60 * BUSY)
+        await transport.close()
+
+
+async def learned(services: Services, provider: Provider = BIG) -> AdaptiveRate:
+    rate = (await services.provider_rates.get(provider)).learned
+    assert rate is not None
+    return rate
+
+
+def accepted_at(server: RecordingSmtp, domains: tuple[str, ...]) -> list[float]:
+    return [each.at for each in server.received() if each.recipients[0].endswith(domains)]
+
+
+@only_sqlite
+@pytest.mark.timeout(240)
+async def test_the_rate_settles_near_the_limit_of_one_provider_and_survives_a_restart(
+    services: Services, tmp_path: Path
+) -> None:
+    name = await make_list(services)
+    big = [f"user{n:04}@{('one', 'two')[n % 2]}.lan" for n in range(600)]
+    await fill(services, name, *big, *(f"user{n:04}x@other.lan" for n in range(600)))
+    with (
+        running_recording_smtp(THROTTLING, keep_content=False) as server,
+        running_dns_server(MAIL_SERVERS) as resolver,
+    ):
+        message = await schedule(services)
+
+        seen: list[float] = []
+
+        async def has_settled() -> bool:
+            known = await services.provider_rates.get(BIG)
+            seen.append(0.0 if known.learned is None else known.learned.per_second)
+            return seen[-1] >= 0.8 * LIMIT
+
+        async with sending(services, server, tmp_path, resolver):
+            await until(has_settled, "the rate returns to near the limit")
+            others = accepted_at(server, ("@other.lan",))
+            assert len(others) == 600, "others do not wait"
+        assert 0.8 * LIMIT <= seen[-1] <= 1.2 * LIMIT
+        # It may have been throttled once more while the sender stopped.
+        assert 0.4 * LIMIT <= (await learned(services)).per_second <= 1.2 * LIMIT
+        throttled = len(server.faults())
+
+        async with sending(services, server, tmp_path, resolver):
+            again = time.time()
+            await until(
+                lambda: len(accepted_at(server, (".lan",))) == 1_200, "everything is sent", 60
+            )
+        went = [each for each in accepted_at(server, ("@one.lan", "@two.lan")) if each >= again]
+        assert len(went) > LIMIT, "too few were left for the second sender"
+        assert sum(each < went[0] + 1 for each in went) <= 1.2 * LIMIT
+        rate = await learned(services)
+        assert 0.2 * LIMIT <= rate.per_second <= 1.2 * LIMIT
+        assert len(server.faults()) - throttled <= 20, "the second sender began at full speed"
+        counts = await services.outcomes.counts(await services.messages.get(message.ref))
+        assert (counts.accepted, counts.refused, counts.pending) == (1_200, 0, 0)
+        assert set(server.copies().values()) == {1}
+
+
+@only_sqlite
+async def test_an_administrator_s_limit_holds_without_any_throttling(
+    services: Services, tmp_path: Path
+) -> None:
+    name = await make_list(services)
+    await fill(services, name, *(f"user{n}@gmail.com" for n in range(40)), "anna@free.fr")
+    await services.provider_rates.set_limit(Provider("gmail.com"), ProviderLimit(20, 2))
+    with running_recording_smtp(keep_content=False) as server:
+        message = await schedule(services)
+
+        async def is_done() -> bool:
+            found = await services.messages.get(message.ref)
+            return found.status is MessageStatus.COMPLETED
+
+        async with sending(services, server, tmp_path):
+            await until(is_done, "everything is sent")
+        went = accepted_at(server, ("@gmail.com",))
+        assert len(went) == 40
+        assert max(went) - min(went) > 1.5, "40 emails at 20 per second, less a burst"
+        assert (await services.provider_rates.get(Provider("gmail.com"))).learned is None
+
+
+@only_sqlite
+async def test_a_limit_outside_of_its_range_is_refused(services: Services) -> None:
+    with pytest.raises(Invalid, match=r"per_second: must be between 0\.001 and 100,000, not 0"):
+        await services.provider_rates.set_limit(BIG, ProviderLimit(0))
+    with pytest.raises(Invalid, match="connections: must be between 1 and 1,000, not 0"):
+        await services.provider_rates.set_limit(BIG, ProviderLimit(None, 0))
+    assert await services.provider_rates.all() == {}
+
+
+@only_sqlite
+async def test_several_senders_that_are_throttled_together_halve_a_rate_once(
+    services: Services,
+) -> None:
+    rates = services.provider_rates
+    await asyncio.gather(*(rates.throttled(BIG, 60.0, "421 slow down") for _ in range(8)))
+    found = await rates.get(BIG)
+    assert (found.throttled, found.reply) == (1, "421 slow down")
+    assert found.learned is not None
+    assert found.learned.per_second == 30.0
+
+    await rates.forget(BIG)
+    assert await rates.all() == {}, "nothing is left of a provider without limits"
+
+
+@only_sqlite
+async def test_late_replies_and_probes_of_a_hold_do_not_lower_a_rate_again(
+    services: Services,
+) -> None:
+    lowered: list[Address] = []
+    faults = Faults(
+        services, "me", lambda _: None, throttled=lambda address, _: lowered.append(address)
+    )
+    ref = MessageRef("634852858215726983")
+    late, probing = Address("b@one.lan"), Address("c@one.lan")
+    slow = Result(ResultKind.HELD, "421 4.7.28 slow", FaultScope.PROVIDER, THROTTLED)
+    faults.met(ref, Address("a@one.lan"), slow)
+    faults.met(ref, late, slow)
+    await faults.conclude({}, {})
+    faults.met(ref, late, slow)
+    key = provider_key(late)
+    assert await services.holds.try_now([key]) == 1
+    await faults.fresh_holds()
+    admission = await faults.admit(ref, [Recipient(probing, SubscriberGuid("guid"))])
+    assert admission.probes == {probing: key}
+    faults.met(ref, probing, slow)
+    await faults.conclude(admission.probes, {probing: slow})
+    assert lowered == ["a@one.lan"]
+
+    await services.holds.probed(key, Result(ResultKind.ACCEPTED, "250 ok"))
+    assert not await faults.fresh_holds()
+    faults.met(ref, late, slow)
+    assert lowered == ["a@one.lan", late], "half of the rate was too much, too"
+
+
+class _CountedDns(DnsLookups):
+    """DNS that answers for some domains only, and never for the others."""
+
+    def __init__(self, *answered: str) -> None:
+        super().__init__(dns.asyncresolver.Resolver(configure=False))
+        self.asked: list[str] = []
+        self._answered = answered
+
+    async def exchangers(self, name: str) -> list[str]:
+        self.asked.append(name)
+        if name not in self._answered:
+            await asyncio.Event().wait()
+        return ["mx1.big.lan"]
+
+
+@only_sqlite
+async def test_domains_are_looked_up_only_while_a_limit_is_in_force(services: Services) -> None:
+    answers = _CountedDns("one.lan")
+    limits = ProviderLimits(
+        services.store, services.provider_rates, ProviderDirectory(services.store, answers)
+    )
+    page = [Recipient(Address("anna@one.lan"), SubscriberGuid("guid"))]
+    forgotten = datetime.now(UTC) - timedelta(days=31)
+    row: dict[str, Value] = {
+        "Rate": 5.0,
+        "Goal": 9.0,
+        "ChangedAt": forgotten,
+        "ThrottledAt": forgotten,
+    }
+    await services.store.table(TABLE).insert(Entity(PARTITION, BIG, row))
+    assert not (await limits.admit(page)).is_paced
+    assert answers.asked == []
+    await services.provider_rates.set_limit(BIG, ProviderLimit(None, 2))
+    limits = ProviderLimits(
+        services.store, services.provider_rates, ProviderDirectory(services.store, answers)
+    )
+    [part] = (await limits.admit(page)).parts
+    assert (part.provider, part.most) == (BIG, 2), "a limit on connections alone counts"
+    assert answers.asked == ["one.lan"]
+
+
+@only_sqlite
+async def test_a_page_waits_only_a_moment_for_dns_and_then_not_again(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_directory, "_MOST_KNOWN", 50)
+    answers = _CountedDns("quick.lan")
+    directory = ProviderDirectory(services.store, answers)
+    quick = Address("a@quick.lan")
+    slow = [Address(f"a@slow{n}.lan") for n in range(45)]
+    await directory.look_up([quick])
+    monkeypatch.setattr(provider_directory, "_PAGE_SECONDS", 0.3)
+    before = time.monotonic()
+    await directory.look_up([quick, *slow])
+    assert time.monotonic() - before < 1.5 * BUSY
+    assert directory.provider(quick) == BIG
+    assert directory.provider(slow[0]) == "slow0.lan"
+    asked = len(answers.asked)
+    await directory.look_up([quick, *slow])
+    assert len(answers.asked) == asked, "late domains count by their names for a while"
+    await directory.look_up([Address(f"a@more{n}.lan") for n in range(60)])
+    assert directory.provider(quick) == "quick.lan", "the oldest ones are forgotten"
+
+
+@only_sqlite
+async def test_a_rate_that_cannot_be_raised_costs_nothing_after_a_page(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[Provider] = []
+    raise_rate = services.provider_rates.cleaned
+
+    async def counted(provider: Provider, minute: float) -> None:
+        changed.append(provider)
+        await raise_rate(provider, minute)
+
+    monkeypatch.setattr(services.provider_rates, "cleaned", counted)
+    directory = ProviderDirectory(services.store, None)
+    limits = ProviderLimits(services.store, services.provider_rates, directory)
+    ago = datetime.now(UTC) - timedelta(minutes=2)
+    row: dict[str, Value] = {"Rate": 9.0, "Goal": 9.0, "ChangedAt": ago, "ThrottledAt": ago}
+    table = services.store.table(TABLE)
+    await table.insert(Entity(PARTITION, "at-its-goal.lan", row))
+    await table.insert(Entity(PARTITION, "below.lan", row | {"Rate": 5.0}))
+    addresses = [Address("a@at-its-goal.lan"), Address("a@below.lan")]
+    await limits.admit([Recipient(each, SubscriberGuid("guid")) for each in addresses])
+    await limits.conclude(dict.fromkeys(addresses, Result(ResultKind.ACCEPTED, "250 ok")))
+    assert changed == ["below.lan"]

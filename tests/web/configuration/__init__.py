@@ -1,0 +1,1 @@
+"""Settings that are made in the browser, over HTTP."""
