@@ -227,6 +227,19 @@ async def test_a_draft_saves_itself_and_the_first_save_makes_one_draft(
     assert not [each for each in said if each.startswith("POST")], "not an entry every second"
 
 
+async def test_saving_again_what_was_saved_is_no_conflict(site: Site, editor: Visitor) -> None:
+    first = (await editor.post("/messages/save", FORM, headers=HTMX)).json()
+    changed = {**FORM, **first, "subject": "Changed", "text": "  "}
+    second = (await editor.post("/messages/save", changed, headers=HTMX)).json()
+    again = await editor.post("/messages/save", changed, headers=HTMX)  # the response was lost
+    assert again.status_code == 200, again.text
+    assert again.json() == second
+    button = await editor.post(f"/messages/{first['ref']}/edit", changed)
+    assert button.status_code == 303, problem_in(button)
+    differing = await editor.post("/messages/save", {**changed, "subject": "x"}, headers=HTMX)
+    assert differing.status_code == 409
+
+
 async def test_the_second_window_sees_both_versions_and_neither_is_lost(
     site: Site, editor: Visitor
 ) -> None:

@@ -262,6 +262,12 @@ class ComposingService(DraftCompilation):
         await self._bodies.write(new, bodies)
         return await self._replace(old, new, keeps=keeps)
 
+    async def already_saved(self, ref: str, change: ContentChange) -> Message | None:
+        """Return the draft if it says what `change` would make it say; otherwise None. `NoSuch`."""
+        message, content = await self.read(ref)
+        is_same = msgspec.structs.replace(content, **storable(change)) == content
+        return message if is_same and message.status is MessageStatus.DRAFT else None
+
     async def schedule(
         self, ref: str, at: datetime | None = None, *, etag: str | None = None
     ) -> Message:

@@ -166,17 +166,24 @@ async def store_draft(visit: Visit, draft: Draft) -> Message:
         signed = Signer(visit.context.secret, _PURPOSE).read(draft.key, max_age=_FORM_AGE)
         ref = MessageRef(signed) if isinstance(signed, str) else new_ref()
         try:
-            existing = await visit.services.messages.get(ref)
+            first = await visit.services.messages.get(ref)
         except NoSuch:
             created = await composing.create(draft.change, who, ref=ref)
             await visit.audit("created draft", created.ref)
             return created
-        visit.require(ListRight.EDIT, existing)
+        visit.require(ListRight.EDIT, first)
         # Its first save arrived, but the browser did not learn about it.
         draft.ref, draft.etag, keeps_previous = ref, "", True
-    saved = await composing.save(
-        draft.ref, draft.change, who, etag=draft.etag or None, keeps_previous=keeps_previous
-    )
+    try:
+        saved = await composing.save(
+            draft.ref, draft.change, who, etag=draft.etag or None, keeps_previous=keeps_previous
+        )
+    except Overtaken:
+        # A window that was closed while it saved does not know the new ETag, but has saved this.
+        existing = await composing.already_saved(draft.ref, draft.change)
+        if existing is None:
+            raise
+        return existing
     if saved.version_at == saved.edited_at:  # not every few seconds
         await visit.audit("changed draft", saved.ref)
     return saved
