@@ -42,7 +42,7 @@ setup: $(READY) ## Create .venv with every package locked by hash
 	@:
 
 # The lock file lists every package, so pip resolves nothing: for a package with extras, it would otherwise
-# take a newer release than the locked one, and refuse it for want of a hash.
+# take a newer release than the locked one, and refuse it because it has no hash.
 $(PACKAGES): requirements/dev.txt scripts/make-venv
 	$(say) 'Setting up $(VENV)'
 	@scripts/make-venv '$(PYTHON)' '$(VENV)'

@@ -83,10 +83,11 @@ def _keep(reports: dict[str, dict[str, list[Figure]]]) -> None:
     """Write each report that is complete into `bench/results`."""
     for report, sections in reports.items():
         whole = [part.title for part in (PARTS | ON_REQUEST).values() if part.report == report]
-        if list(sections) == whole:
-            figures.keep(report, sections, REMARKS[report])
+        if set(sections) == set(whole):
+            ordered = {title: sections[title] for title in whole}
+            figures.keep(report, ordered, REMARKS[report])
             if report == "growth":
-                plots.plot_growth(next(iter(sections.values())), figures.RESULTS)
+                plots.plot_growth(next(iter(ordered.values())), figures.RESULTS)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from tests.services.missing import require
 
 NODE_MODULES = Path(__file__).parents[2] / "node_modules"
 LARGEST_PAGE = 300_000
+LARGEST_CODE = 120_000  # style sheets and scripts, compressed; the editor has a limit of its own
 LARGEST_REFERENCE = 400_000  # /api/docs describes every call on one page
 LARGEST_EDITOR = 400_000  # with the code editor, whose own limit is in test_code_editor.py
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -29,6 +30,10 @@ _OFF = {"iframes": False, "preload": False}
 # of a table and the options of a menu come from one line of a template: the first ones are enough.
 _HEADER = "body > header"
 _REPEATED = ["tbody tr:nth-child(n+7)", "option:nth-child(n+4)"]
+
+
+def _is_code(url: str) -> bool:
+    return url.partition("?")[0].endswith((".css", ".js"))
 
 
 def _limit_of(url: str) -> int:
@@ -89,6 +94,9 @@ class Looker:
         size = sum(self._sizes.get(url, 0) for url in self._loaded)
         if size > _limit_of(response.url):
             self._faults.append(f"{size:,} bytes on first load")
+        code = sum(self._sizes.get(url, 0) for url in self._loaded if _is_code(url))
+        if code > LARGEST_CODE and _limit_of(response.url) == LARGEST_PAGE:
+            self._faults.append(f"{code:,} bytes of style sheets and scripts")
         repeated = [*_REPEATED, *await self._known_header()]
         light = await self._run_axe({"type": "tag", "values": _TAGS}, repeated)
         await self._page.emulate_media(color_scheme="dark")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from urllib.parse import parse_qsl, quote, quote_from_bytes
 
@@ -16,6 +17,7 @@ import httpx2
 import pytest
 
 from postroom.web.app import VIEWS
+from postroom.web.requests import sudo
 from tests.web.forms import Form, forms_in
 from tests.web.query_parameters import recorded_parameters
 from tests.web.site import Site, Visitor, problem_in
@@ -137,18 +139,21 @@ async def all_forms(world: World) -> list[Place]:
 
 
 @pytest.mark.timeout(1200)  # thousands of requests: a limit for what hangs
-async def test_hostile_text_in_every_field_of_every_form(site: Site) -> None:
+async def test_hostile_text_in_every_field_of_every_form(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sudo, "LASTS", timedelta(hours=2))  # a busy machine takes over ten minutes
     world = await furnished(site)
     places = await all_forms(world)
     assert len(places) > 50, "the forms are not found any more"
-    statuses: Counter[int] = Counter()
+    forbidden: Counter[str] = Counter()
     for place in places:
         for field in place.form.names:
             for value in SHORT if place.form.method == "get" else (*SHORT, LARGE):
                 response = await place.send(field, value)
                 check(response, f"{place.form.kind}: {field}: {value[:30]!r}")
-                statuses[response.status_code] += 1
-    assert 403 not in statuses, "some forms did not come so far that their fields were read"
+                forbidden[place.form.kind] += response.status_code == 403
+    assert not +forbidden, "some forms did not come so far that their fields were read"
     # Whatever was taken is shown on one page or another: there, too, it is only text.
     for address in [*world.all_addresses(), *(f"/lists/{name}" for name in await lists_of(site))]:
         check(await world.admin.get(address), address)

@@ -27,7 +27,9 @@ from postroom.storage import StoreError
 log = logging.getLogger(__name__)
 
 _TIMEOUT: Final = 60.0  # seconds for one command, or for one mail
-_LONGEST_LINE: Final = 100_000  # bytes; RFC 5321 allows 1,000, and not all that return HTML heed it
+_LONGEST_LINE: Final = (
+    100_000  # bytes; RFC 5321 allows 1,000, but servers that return HTML exceed it
+)
 _CLOSING_SECONDS: Final = 5.0
 _REPLY_SECONDS: Final = 0.1
 

@@ -1,7 +1,7 @@
 """DKIM signing, as a transport: emails of a domain with keys are signed, all others pass through.
 
 A batch is signed before it is sent, in threads: OpenSSL releases the GIL, so signing uses all cores
-and the event loop goes on with other batches. Only signatures are kept, not emails: a mailing
+while the event loop continues with other batches. Only signatures are kept, not emails: a mailing
 composes the same bytes again.
 """
 

@@ -3,7 +3,7 @@ are read again when someone changes them in the browser.
 
 Every process asks the store every few seconds whether something has changed. A part that depends
 on changed settings finishes what it is doing and is built again with the new ones; the process
-itself goes on. If the store cannot be read, the settings stay as they are.
+itself continues. If the store cannot be read, the settings stay as they are.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def fill(services: Services, count: int) -> None:
 
 
 async def move_people(services: Services, count: int) -> None:
-    """Let every third and fourth subscriber move to and fro, until this is cancelled."""
+    """Let every third and fourth subscriber move between cities until this is cancelled."""
     table = services.store.table(entities.LISTS)
     for _ in range(MOST_MOVES):
         start = random.randrange(0, count, 100)

@@ -275,9 +275,11 @@ def test_rows_of_tables_are_shown_but_no_secrets(cli: CommandLine) -> None:
 
 async def test_a_page_is_shown_with_a_row_for_each_of_its_emails(cli: CommandLine) -> None:
     cli.ok("list", "create", "news", "--description", "News", "--from", "news@contoso.com")
-    for address in ("ann@example.org", "bob@example.org"):
-        cli.ok("subscriber", "add", "news", address, "--verified")
-    (cli.folder / "hello.txt").write_text("Hello")
+    cli.ok(
+        "subscriber", "add", "news", "ann@example.org", "--verified", "--field", "first_name=Ann"
+    )
+    cli.ok("subscriber", "add", "news", "bob@example.org", "--verified")
+    (cli.folder / "hello.txt").write_text('Hello {{ first_name | default: "friend" }}')
     ref = cli.json("message", "create", "news", "--subject", "Hi", "--text", "hello.txt")["ref"]
     async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
         await fan_out_whole(store, ref)
@@ -287,6 +289,8 @@ async def test_a_page_is_shown_with_a_row_for_each_of_its_emails(cli: CommandLin
     assert "Emails" not in page["properties"]
     assert (ann["row"], bob["row"]) == ("000000,000", "000000,001")
     assert ann["properties"]["EmailAddress"] == "ann@example.org"
+    assert ann["properties"]["Values"] == "Ann"
+    assert "Values" not in bob["properties"]
     assert bob["properties"]["Outcome"] == "pending"
     assert "EmailAddress = ann@example.org" in cli.ok("table", "show", "messagepage")
 

@@ -68,7 +68,7 @@ def test_the_table_of_verdicts(
     assert decide(before, now, NOW) == verdict
 
 
-def test_a_delivery_without_a_bounce_begins_the_row_anew() -> None:
+def test_a_delivery_without_a_bounce_starts_the_count_again() -> None:
     before = history(FULL, 7, 14, 21, 28)
     delivered = BounceHistory(before.bounces, delivered_at=NOW - timedelta(days=10))
     assert decide(delivered, bounce(FULL), NOW) is None

@@ -16,7 +16,7 @@ from postroom.mail.bodies.documents import is_document
         ("<!doctypes><p>Hello</p>", False),
     ],
 )
-def test_a_document_is_told_from_a_fragment(source: str, is_whole: bool) -> None:
+def test_documents_and_fragments_are_distinguished(source: str, is_whole: bool) -> None:
     assert is_document(source) == is_whole
 
 

@@ -20,7 +20,7 @@ def test_the_fields_of_a_text_are_found_in_order() -> None:
     assert names == ["email", "list_description", "unsubscribe_url"]
 
 
-def test_fields_of_the_list_are_told_from_those_of_every_email() -> None:
+def test_fields_of_the_list_and_those_of_every_email_are_distinguished() -> None:
     text = '{{ city | default: "x" }}{{ email }}{{ first_name | default: "y" }}{{city}}'
     assert list_fields_in(text, None, "{{ plan }}") == ("city", "first_name", "plan")
 

@@ -50,7 +50,7 @@ def test_nothing_is_found_where_nothing_is_used(html: str) -> None:
     assert slugs(html) == []
 
 
-def test_programs_are_named_and_lost_content_is_told_from_looks() -> None:
+def test_programs_are_named_and_lost_content_is_distinguished_from_looks() -> None:
     [video] = missing_features("<video></video>")
     assert video.loses_content
     assert "Gmail" in video.missing_in

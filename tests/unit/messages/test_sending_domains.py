@@ -55,7 +55,7 @@ async def test_two_records_count_as_none() -> None:
         assert await find_dmarc(DnsLookups(resolver), "contoso.com") is None
 
 
-async def test_what_is_not_as_it_should_be_is_told(tmp_path: Path) -> None:
+async def test_problems_of_a_domain_are_reported(tmp_path: Path) -> None:
     good = {
         "contoso.com": ["v=spf1 mx -all"],
         "key._domainkey.contoso.com": ["v=DKIM1; p=MIIB"],

@@ -80,7 +80,7 @@ def test_a_provider_that_rejected_everything_for_half_an_hour_soon_gets_its_rate
     assert rate.per_second > 30.0
 
 
-def test_a_rate_that_grows_for_weeks_ends_and_is_learned_anew() -> None:
+def test_a_rate_that_grows_for_weeks_expires_and_is_learned_again() -> None:
     rate = throttled(None, 40.0, START)
     for minute in range(1, 20 * 1_440):
         rate = cleaned(rate, START + minute * MINUTE)

@@ -184,7 +184,7 @@ async def test_a_failed_test_says_what_to_do_and_shows_the_dialogue(
     assert PASSWORD not in shown
 
 
-async def test_nobody_listening_and_silence_are_told_apart(site: Site) -> None:
+async def test_a_refused_connection_and_a_silent_server_get_different_advice(site: Site) -> None:
     admin = await site.user()
     [unused] = free_ports(1)
     assert "Nothing accepts connections" in await tried(admin, fields(unused))

@@ -386,7 +386,7 @@ async def test_track_is_chosen_for_lists_and_messages_and_personal_is_refused(
     assert '<option value="aggregate" selected>' in (await editor.get(f"/lists/{NAME}/edit")).text
 
 
-def test_agents_are_told_apart() -> None:
+def test_people_proxies_and_programs_are_distinguished_by_their_agents() -> None:
     assert cause_of(FIREFOX) is HitCause.PERSON
     assert cause_of(GMAIL) is cause_of("Mozilla/5.0") is HitCause.PROXY
     assert cause_of("YahooMailProxy; https://help.yahoo.com/x") is HitCause.PROXY

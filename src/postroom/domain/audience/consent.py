@@ -93,7 +93,8 @@ class ConsentDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LedgerHead(msgspec.Struct, frozen=True):
-    """The last entry of a chain. Number 0 is the entry of an import, or of nobody."""
+    """The last entry of a chain. Number 0 is the entry of an import, or means that the
+    chain is empty."""
 
     number: int = 0
     hash: str = ""

@@ -49,7 +49,7 @@ _NEW: Final = "new,"
 """The prefix of a rebuilt page's row key, until all pages of the message are rebuilt."""
 _SWITCH: Final = "switch"
 """The row that marks a message whose pages are all rebuilt."""
-_LOG_EVERY: Final = 1_000  # messages
+_LOG_EVERY: Final = 1_000  # pages
 _UNKNOWN: Final = "claimed by a sender when the store was converted, so it may have been sent"
 
 
@@ -88,16 +88,24 @@ async def convert(store: Store, keep: Keep) -> None:
     """Convert the pages of all messages."""
     index = store.table(entities.INDEX)
     messages = MessageRows(store)
-    converted = 0
+    converted = pages = 0
+
+    async def keep_and_log() -> None:
+        nonlocal pages
+        pages += 1
+        if pages % _LOG_EVERY == 0:
+            _log.info(
+                "%s pages of %s messages converted so far", f"{pages:,}", f"{converted + 1:,}"
+            )
+        await keep()
+
     async for entry in index.scan(KeyRange.only(entities.BY_REF)):
         try:
             message = await messages.get(entry.row)
         except NoSuch:
             continue  # an entry left by an interruption
-        await _MessageConversion(store, messages, message, keep).run()
+        await _MessageConversion(store, messages, message, keep_and_log).run()
         converted += 1
-        if converted % _LOG_EVERY == 0:
-            _log.info("pages of %s messages converted so far", f"{converted:,}")
 
 
 class _MessageConversion:

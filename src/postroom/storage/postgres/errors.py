@@ -116,7 +116,7 @@ class Outages:
         self._answered_at = now
 
     def no_connection(self, waited: float) -> None:
-        """Record a call that waited for a connection in vain. If another call was answered
+        """Record a call that waited for a connection and got none. If another call was answered
         meanwhile, the server is only busy."""
         if not self._is_away and time.monotonic() - self._answered_at >= waited:
             self._is_away = True

@@ -149,7 +149,7 @@ async def check_rule_access(services: Services, access: ListAccess, text: str) -
 
 def require(access: ListAccess, right: ListRight, lists: Iterable[str]) -> None:
     """Raise `NoListRight` unless they have a right on each list. If no list is named, they need it
-    on some list; anybody may view what their lists leave of an index."""
+    on some list. An index may always be viewed: it shows only what is on their lists."""
     lists = tuple(lists)
     for name in lists:
         if not access.may(right, name):

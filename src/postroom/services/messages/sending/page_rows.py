@@ -198,6 +198,8 @@ def page_as_rows(entity: Entity) -> list[Entity]:
             "At": state.at,
             "NextTryAt": state.next_try_at,
             "FirstTriedAt": state.first_tried_at,
+            "Values": ", ".join(filter(None, page.emails.values(place))),
+            "ListNumber": page.emails.list_number(place),
         }
         known = {name: value for name, value in values.items() if value not in (None, "", 0)}
         rows.append(Entity(entity.partition, f"{entity.row},{place:03}", known))
