@@ -16,6 +16,7 @@ from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.mail.bodies.hostile_content import hostile_content
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.personal.conditions import (
@@ -34,6 +35,7 @@ from postroom.services.messages.checks.preflight import (
     inspect_audience,
     inspect_email,
     inspect_fields,
+    inspect_hostile,
     inspect_lines,
 )
 from postroom.services.messages.drafts.composing import ComposingService
@@ -186,11 +188,13 @@ class Renderer:
         )
         mail = await asyncio.to_thread(self._whole, mailing_list, subject, lines, bodies, personal)
         used = (*columns.fields, *compared_fields(columns.conditions))
+        own_host = urlsplit(self._base_url).hostname or ""
         findings = [
             *inspect_fields(used, personal.rules),
             *inspect_lines(subject, lines.preheader),
             *inspect_attachments(message.attachments),
-            *inspect_email(mail, urlsplit(self._base_url).hostname or ""),
+            *inspect_hostile(hostile_content(bodies.html or "", own_host)),
+            *inspect_email(mail, own_host),
         ]
         return Examined(
             findings,

@@ -69,6 +69,24 @@ async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
     assert (await viewer.get("/messages/123456789012345678/preflight")).status_code == 404
 
 
+async def test_hostile_content_and_pictures_that_nobody_can_load_are_reported(news: Site) -> None:
+    body = (
+        "<script>alert(1)</script><p onclick='x()'>x</p>"
+        '<img src="https://127.0.0.2/a.png" alt="a"><img src="http://10.0.0.7/b.png" alt="b">'
+        '<a href="https://contoso.com"><img src="https://c.contoso.com/c.png" alt=""></a>'
+        '<a href="https://contoso.com"><img src="https://c.contoso.com/d.png" alt="">words</a>'
+        '<img src="https://c.contoso.com/e.png" alt="">'
+    )
+    found = await news.context.preflight.check(await draft(news, body))
+    texts = {each.code: each.text for each in found.findings}
+    assert "<script>, onclick of <p>, https://127.0.0.2/a.png" in texts["content-removed"]
+    assert "http://10.0.0.7/b.png" in texts["picture-unreachable"]
+    assert "c.png" in texts["alt-missing"]
+    assert "d.png" not in texts["alt-missing"]
+    assert "e.png" in texts["alt-empty"]
+    assert not found.blocks_sending
+
+
 def test_every_reason_has_words() -> None:
     assert preflight._REASONS.keys() == {each.value for each in Exclusion}
 

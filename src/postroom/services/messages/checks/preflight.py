@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,7 +13,9 @@ from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.attachments import LARGE, Attachment
 from postroom.domain.units import show_size
-from postroom.mail.bodies.html import HtmlTag, tokens
+from postroom.mail.bodies.hostile_content import Removal
+from postroom.mail.bodies.html import HtmlTag, HtmlText, shows_text, tokens
+from postroom.mail.bodies.web_addresses import is_unreachable, loaded_host
 from postroom.mail.mail_reader import ReadMail
 from postroom.services.messages.checks.client_support import Feature, missing_features
 from postroom.services.messages.domains.record_findings import RecordFinding
@@ -105,7 +107,8 @@ def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
     if not mail.text:
         yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
     tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
-    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"])
+    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"], own_host)
+    yield from _undescribed(mail.html)
     links = [tag.attributes.get("href", "") for tag in tags if tag.name == "a"]
     yield from _links(links, own_host)
 
@@ -122,7 +125,69 @@ def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
         )
 
 
-def _pictures(pictures: list[dict[str, str]]) -> Iterator[Finding]:
+def inspect_hostile(removals: Iterable[Removal]) -> Iterator[Finding]:
+    """Look at what is removed from the HTML when it is sent."""
+    if found := [each.what for each in removals]:
+        yield Finding(
+            Level.WARNING,
+            "content-removed",
+            "Not sent, because it would run a program or load something from the reader's own"
+            f" machine: {_listed(found, longest=120)}",
+        )
+
+
+def _undescribed(html: str) -> Iterator[Finding]:
+    """Look at pictures whose alternative text is empty: those that are a link without words say
+    nothing to somebody who does not see them."""
+    decorations: list[str] = []
+    silent_links: list[str] = []
+    in_link: list[str] | None = None
+    for token in tokens(html):
+        if isinstance(token, HtmlText):
+            in_link = None if in_link is not None and shows_text(token.text) else in_link
+        elif token.name == "a":
+            silent_links += (token.closes and in_link) or ()
+            in_link = None if token.closes else []
+        elif token.name == "img" and not token.closes:
+            alt, source = token.attributes.get("alt"), token.attributes.get("src", "")
+            if alt is None:
+                continue
+            if alt.strip():
+                in_link = None
+            elif in_link is not None:
+                in_link.append(source)
+            else:
+                decorations.append(source)
+    if silent_links:
+        yield Finding(
+            Level.WARNING,
+            "alt-missing",
+            f"{_count(silent_links, 'picture')} a link without an alternative text: describe where"
+            f" it leads: {_listed(silent_links)}",
+        )
+    if decorations:
+        yield Finding(
+            Level.INFO,
+            "alt-empty",
+            f"{_count(decorations, 'picture')} without a description, as is right for decoration"
+            f" only: {_listed(decorations)}",
+        )
+
+
+def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding]:
+    hosts = {each.get("src", ""): loaded_host(each.get("src", "")) for each in pictures}
+    unreachable = [
+        source
+        for source, host in hosts.items()
+        if host != own_host and (is_unreachable(host) or _PLACEHOLDER_HOSTS.fullmatch(host))
+    ]
+    if unreachable:
+        yield Finding(
+            Level.WARNING,
+            "picture-unreachable",
+            f"{_count(unreachable, 'picture')} where subscribers cannot load it:"
+            f" {_listed(unreachable)}",
+        )
     without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
     if without_alt:
         yield Finding(
