@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from postroom.domain.audience.fields import Field
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.bodies.html import has_remote_pictures
 from postroom.services.accounts.users import Role
@@ -482,6 +483,30 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
     assert 'class="problem"' in whole.text
     assert "<b>:" not in whole.text
     assert 'value="Hello"' in whole.text, "without a script the form comes back as it was"
+
+
+async def test_a_test_mail_reads_as_the_chosen_subscriber_gets_it(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.fields.declare("news", [Field("city")])
+    await site.services.subscriptions.add(
+        "news", "ann@example.com", verified=True, attributes={"city": "Bern"}
+    )
+    body = '<p>Hi from {{ city | default: "nowhere" }}</p>'
+    form = {**FORM, "body": body, "test_to": "me@example.org"}
+    for chosen, shown in (("", "nowhere"), ("Ann@example.com", "Bern")):
+        sent = await editor.post("/messages/test", {**form, "preview_as": chosen}, headers=HTMX)
+        assert "Test sent to me@example.org." in sent.text
+        [file] = (site.context.settings.storage.data / "outbox").glob("*.eml")
+        mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+        text = mail.get_body(("plain",))
+        assert text is not None
+        assert f"Hi from {shown}" in text.get_content()
+        file.unlink()
+    unknown = {**form, "preview_as": "nobody@example.com"}
+    refused = await editor.post("/messages/test", unknown, headers=HTMX)
+    assert "Test sent" not in refused.text
+    assert "nobody@example.com" in refused.text
 
 
 async def test_a_test_mail_that_cannot_be_sent_says_why(
