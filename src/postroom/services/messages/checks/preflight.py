@@ -18,6 +18,7 @@ from postroom.mail.bodies.html import HtmlTag, HtmlText, shows_text, tokens
 from postroom.mail.bodies.web_addresses import is_unreachable, loaded_host
 from postroom.mail.mail_reader import ReadMail
 from postroom.services.messages.checks.client_support import Feature, missing_features
+from postroom.services.messages.checks.link_checks import MOST_LINKS
 from postroom.services.messages.domains.record_findings import RecordFinding
 
 GMAIL_LIMIT: Final = 102 * 1024
@@ -30,6 +31,7 @@ NOBODY: Final = "nobody"
 
 HEAVY_PICTURES: Final = 2 * 1024 * 1024
 _MOST_LISTED: Final = 5
+_URL_IN_TEXT: Final = re.compile(r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]}']")
 _PLACEHOLDER_HOSTS: Final = re.compile(
     r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
     r"|.+\.(?:localhost|test|invalid|local)",
@@ -77,7 +79,7 @@ def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[Findi
 
 
 def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
-    """Look at what an inbox shows."""
+    """Look at what an inbox shows, with its merge fields filled."""
     if len(subject) > LONGEST_SHOWN_SUBJECT:
         yield Finding(
             Level.INFO,
@@ -100,8 +102,17 @@ def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
         )
 
 
+def links_in(mail: ReadMail) -> list[str]:
+    """Return the links of the HTML; without HTML, those of the text."""
+    if mail.html is None:
+        return _URL_IN_TEXT.findall(mail.text or "")
+    tags = [each for each in tokens(mail.html, "a") if isinstance(each, HtmlTag)]
+    return [tag.attributes.get("href", "") for tag in tags if not tag.closes]
+
+
 def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
     """Look at an email with all of its parts, for any recipient."""
+    yield from _links(links_in(mail), own_host)
     if mail.html is None:
         return
     if not mail.text:
@@ -109,8 +120,6 @@ def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
     tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
     yield from _pictures([tag.attributes for tag in tags if tag.name == "img"], own_host)
     yield from _undescribed(mail.html)
-    links = [tag.attributes.get("href", "") for tag in tags if tag.name == "a"]
-    yield from _links(links, own_host)
 
 
 def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
@@ -247,8 +256,16 @@ def _programs(features: list[Feature]) -> str:
     return _listed(shown, longest=200)
 
 
-def inspect_links(faults: Mapping[str, str]) -> Iterator[Finding]:
-    """Look at links that were tried: the fault of each, or ""."""
+def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[Finding]:
+    """Look at links that were tried: the fault of each, or "". Some are `untried`, if there are too
+    many."""
+    if untried:
+        more = "1 link was" if untried == 1 else f"{untried:,} links were"
+        yield Finding(
+            Level.INFO,
+            "links-untried",
+            f"{more} not tried: at most {MOST_LINKS} links of a message are.",
+        )
     broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
     if broken:
         noun = "1 link does" if len(broken) == 1 else f"{len(broken)} links do"

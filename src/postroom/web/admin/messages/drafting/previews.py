@@ -82,7 +82,7 @@ async def text(visit: Visit) -> Response:
         if draft.list:
             mailing_list = await visit.services.lists.get(draft.list)
             limit = visit.context.settings.sender.rate
-            estimate = await visit.services.estimates.of(mailing_list.name, limit)
+            estimate = await visit.services.estimates.of(mailing_list.name, limit, draft.audience)
             sender = sender or mailing_list.description or mailing_list.name
     except DomainError as exc:
         problems |= problem_of(exc)
