@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from postroom.domain.audience.fields import Field
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.mail.bodies.html import has_remote_pictures
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -334,6 +334,33 @@ async def test_a_writer_hands_over_what_an_editor_sends(site: Site, editor: Visi
     assert "Delete this draft?" in question.text
     assert await writer.said(await writer.post(f"{where}/delete", {})) == "Draft deleted."
     assert await site.services.times.drafts(limit=1) == []
+
+
+async def test_a_scheduled_message_offers_what_its_format_allows(
+    site: Site, editor: Visitor
+) -> None:
+    at = datetime.now(UTC) + timedelta(days=1)
+    writer = await site.user(Role.WRITER)
+    for format, body in ((MessageFormat.HTML, "<p>x</p>"), (MessageFormat.MARKDOWN, "x")):
+        change = ContentChange(
+            list_name="news", subject="Hi", format=format, body=body, text="", scheduled_at=at
+        )
+        draft = await site.services.composing.create(change, EDITOR)
+        await site.services.composing.schedule(draft.ref)
+        where = f"/messages/{draft.ref}"
+        page = (await editor.get(where)).text
+        has_source = format is not MessageFormat.HTML
+        assert (f'href="{where}/edit"' in page) is not has_source
+        assert (">Unschedule and edit<" in page) is has_source
+        page = (await writer.get(where)).text
+        assert f'action="{where}/duplicate"' in page, "writers may duplicate"
+        assert f"{where}/unschedule" not in page
+        assert (await writer.post(f"{where}/duplicate", {})).status_code == 303
+        if has_source:
+            moved = await editor.get(f"{where}/edit")
+            assert "unschedule it first" in await editor.said(moved)
+            opened = await editor.post(f"{where}/unschedule", {})
+            assert opened.headers["location"] == f"{where}/edit"
 
 
 async def test_drafts_are_listed_searched_and_seen_by_viewers(site: Site, editor: Visitor) -> None:

@@ -84,9 +84,9 @@ async def edit(visit: Visit) -> Response:
             "This message is scheduled: only an editor can change it.",
         )
     if message.status is not MessageStatus.DRAFT and message.has_source:
-        return visit.redirect(
-            f"/messages/{message.ref}", "To change this message, unschedule it first."
-        )
+        is_waiting = message.status is MessageStatus.PENDING and message.retry_of is None
+        how = "unschedule it first" if is_waiting else "duplicate it and cancel this one"
+        return visit.redirect(f"/messages/{message.ref}", f"To change this message, {how}.")
     if visit.request.method == "GET":
         return await show_editor(visit, draft_of(message, content))
     if message.status is MessageStatus.DRAFT:
