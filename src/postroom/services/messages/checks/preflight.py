@@ -112,14 +112,12 @@ def links_in(mail: ReadMail) -> list[str]:
 
 def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
     """Look at an email with all of its parts, for any recipient."""
-    yield from _links(links_in(mail), own_host)
-    if mail.html is None:
-        return
-    if not mail.text:
+    if mail.html is not None and not mail.text:
         yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
-    tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
-    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"], own_host)
-    yield from _undescribed(mail.html)
+    pictures = [each for each in tokens(mail.html or "", "img") if isinstance(each, HtmlTag)]
+    yield from _pictures([each.attributes for each in pictures if not each.closes], own_host)
+    yield from _undescribed(mail.html or "")
+    yield from _links(links_in(mail), own_host)
 
 
 def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
