@@ -145,6 +145,40 @@ async def test_everything_works_by_keyboard(browser: Browser, site: Site, writer
         ]  # fmt: skip
 
 
+async def test_a_block_is_moved_into_columns_and_out_by_keyboard(
+    browser: Browser, site: Site, writer: Visitor
+) -> None:
+    quote = {"type": "quote", "text": "To be"}
+    columns = {"type": "columns", "columns": [[{"type": "divider"}], []]}
+    async with window(browser, site.url, whose=writer) as context:
+        page = await context.new_page()
+        await open_editor(page, await drafted(site, [quote, columns]))
+        into = page.get_by_role("button", name="Move into columns")
+        shown = canvas(page).get_by_role("group", name="Quote")
+        await shown.focus()
+        await expect(into).to_be_visible(timeout=PATIENCE)
+        await page.keyboard.press("Alt+Shift+ArrowUp")
+        await expect(page.locator("#block-status")).to_have_text("No columns above")
+        await page.keyboard.press("Alt+Shift+ArrowDown")
+        await until_kinds(page, ["columns"])
+        assert (await document_of(page))["blocks"][0]["columns"] == [
+            [quote, {"type": "divider"}],
+            [],
+        ]
+        await expect(shown).to_be_focused(timeout=PATIENCE)
+        await expect(into).to_be_hidden()
+        await page.keyboard.press("Alt+ArrowDown")
+        await page.keyboard.press("Alt+ArrowDown")
+        assert (await document_of(page))["blocks"][0]["columns"] == [[{"type": "divider"}], [quote]]
+        await page.keyboard.press("Alt+ArrowDown")
+        await until_kinds(page, ["columns", "quote"])
+        await expect(into).to_be_visible(timeout=PATIENCE)
+        await into.press("Enter")
+        await until_kinds(page, ["columns"])
+        assert (await document_of(page))["blocks"][0]["columns"] == [[{"type": "divider"}], [quote]]
+        await saved(page)
+
+
 async def until_kinds(page: Page, expected: list[str]) -> None:
     await page.wait_for_function(
         "(wanted) => JSON.stringify((JSON.parse(document.getElementById('body').value || '{}')"

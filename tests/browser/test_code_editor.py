@@ -37,6 +37,25 @@ async def switch(page: Page, name: str) -> None:
     await page.locator(".format-choice .menu").get_by_role("button", name=name).click()
 
 
+@pytest.mark.parametrize("format", [MessageFormat.MARKDOWN, MessageFormat.MJML, MessageFormat.HTML])
+async def test_axe_finds_nothing_in_the_editors_of_source(
+    browser: Browser, site: Site, writer: Visitor, format: MessageFormat
+) -> None:
+    body = MJML if format is MessageFormat.MJML else "Winter\n\n{{ x }} **is** <b>cold</b>"
+    change = ContentChange(list_name="news", subject="Winter", format=format, body=body, text="")
+    draft = await site.services.composing.create(change, "writer@example.org")
+    async with window(browser, site.url, whose=writer) as context:
+        page = await context.new_page()
+        looker = await Looker.open(page, site.url, set())
+        looker.begin()
+        response = await page.goto(f"/messages/{draft.ref}/edit")
+        assert response
+        name = {"markdown": "Markdown", "mjml": "MJML", "html": "HTML"}[format]
+        text = page.get_by_label(f"Message ({name})")
+        await expect(text).to_be_visible(timeout=PATIENCE)
+        assert await looker.examine(response) == []
+
+
 async def test_markdown_has_a_toolbar_and_becomes_blocks(
     browser: Browser, site: Site, writer: Visitor
 ) -> None:

@@ -22,6 +22,7 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.browser.chromium import PATIENCE, window
 from tests.browser.editing import html_editor, use_html
+from tests.browser.looking import axe_source
 from tests.services.postroom import CommandLine
 from tests.services.waiting import accepts_connections, free_ports, until
 from tests.web.site import Site
@@ -146,6 +147,7 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         await expect(panel).to_contain_text("writer@example.org saved this draft", timeout=PATIENCE)
         await expect(panel).to_contain_text("<p>Bob was here</p>")
         await expect(panel).to_contain_text("<p>Ann was here</p>")
+        assert await axe_findings(mine, "#conflict") == []
         await mine.get_by_role("button", name="Keep mine").click()
         await saved(mine)
         await expect(panel).to_be_empty()
@@ -167,6 +169,16 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         await expect(mine.locator(".diff").first).to_contain_text("Bob")
         await mine.get_by_role("button", name="Restore this version").click()
         await expect(mine.get_by_label(BODY)).to_have_text("<p>Bob was here</p>", timeout=PATIENCE)
+
+
+async def axe_findings(page: Page, part: str) -> list[str]:
+    await page.evaluate(axe_source())
+    found: list[str] = await page.evaluate(
+        "(part) => axe.run(part, {preload: false})"
+        ".then(({violations}) => violations.map((each) => `${each.id}: ${each.nodes[0].html}`))",
+        part,
+    )
+    return found
 
 
 async def type_without_a_pause(page: Page, count: int) -> list[float]:

@@ -31,6 +31,7 @@ from postroom.composing.sanitising import Sanitised, sanitise
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.bodies.hostile_content import hostile_content
 from postroom.mail.bodies.plaintext import text_from_html
 from postroom.mail.personal.field_contexts import (
     check_marker_places,
@@ -123,7 +124,8 @@ class Compilation:
             case MessageFormat.BLOCKS:
                 return self._blocks()
             case MessageFormat.HTML if self._layout is None:
-                # Authors of HTML are their own designers: nothing of theirs is changed.
+                # Authors of HTML are their own designers: of theirs, only scripts and the like are
+                # removed, when it is sent.
                 check_fields("html", self._source, self._rules)
                 check_places(self._source, self._rules)
                 return self._source  # `compile_mailing` makes a document of a fragment
@@ -293,6 +295,9 @@ def check_layout(layout: Layout) -> list[Finding]:
         hidden = HiddenFields().hide(source)
         findings.use_index(hidden.original_index)
         mjml.check(parse(hidden.text, findings), findings, content_tag=True)
+    else:
+        for each in hostile_content(source, own_host=""):
+            findings.error("hostile", f"{each.what} is not allowed in emails", each.start)
     return [each for each in findings.sorted() if each.level is Level.ERROR]
 
 

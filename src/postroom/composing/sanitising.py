@@ -10,6 +10,7 @@ import msgspec
 
 from postroom.composing.complexity import find_excess
 from postroom.composing.findings import Findings
+from postroom.mail.bodies.web_addresses import scheme_of
 
 TAGS: Final = frozenset(
     {"a", "abbr", "address", "b", "bdi", "bdo", "big", "blockquote", "br", "caption"}
@@ -44,6 +45,7 @@ _STYLES: Final = frozenset(
     | {"width", "word-break", "word-spacing", "word-wrap"}
 )
 SCHEMES: Final = frozenset({"http", "https", "mailto", "tel", "sms"})
+_IN_SRCSET: Final = frozenset({"", "http", "https"})
 _TAG = re.compile(r"<([A-Za-z][A-Za-z0-9:-]*)")
 _IN_TABLE = re.compile(r"\s*<(?:tr|tbody|thead|tfoot|caption|colgroup)\b", re.IGNORECASE)
 
@@ -93,8 +95,15 @@ def _clean(html: str) -> str:
         clean_content_tags={"script", "style", "title", "svg", "math", "template", "noscript"},
         url_schemes=set(SCHEMES),
         filter_style_properties=set(_STYLES),
+        attribute_filter=_checked_srcset if "srcset" in html.lower() else None,
         link_rel=None,
     )
+
+
+def _checked_srcset(_: str, name: str, value: str) -> str | None:
+    """Leave out a list of pictures with a scheme that is not allowed; nh3 does not look into it."""
+    schemes = (scheme_of(each) for each in value.split(","))
+    return None if name == "srcset" and any(each not in _IN_SRCSET for each in schemes) else value
 
 
 def _removed(before: str, after: str) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import ClassVar, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -39,6 +39,7 @@ from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.bodies.body_encoding import BodyPart
 from postroom.mail.bodies.body_files import clean_body
 from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.bodies.hostile_content import without_hostile_content
 from postroom.mail.bodies.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.bodies.preheader import with_preheader
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
@@ -131,7 +132,8 @@ def compile_mailing(
     if html and html.strip():
         html = with_preheader(html, preheader)
         values = _HtmlValues(identity, links, numbers)
-        parts.append(_html_part(html, values, _, postal_address, tracking))
+        own_host = urlsplit(base_url).hostname or ""
+        parts.append(_html_part(html, values, _, postal_address, tracking, own_host))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
     return assemble(
@@ -190,8 +192,10 @@ def _html_part(
     _: Translator,
     postal_address: str,
     tracking: LinkTracking | None,
+    own_host: str,
 ) -> BodyPart:
     body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
+    body = without_hostile_content(body, own_host)
     certain = for_everybody(body, in_html=True)
     lines = [] if contains_visibly(certain, _LINK) else [_leave(_HTML_LEAVE, _, values.identity)]
     if postal_address and not _says(html_.unescape(_TAG.sub(" ", certain)), postal_address):

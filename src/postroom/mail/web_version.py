@@ -11,12 +11,13 @@ import html as html_
 import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.documents import framed, is_document
+from postroom.mail.bodies.hostile_content import without_hostile_content
 from postroom.mail.personal.conditions import holds_for_nobody, resolved
 from postroom.mail.personal.field_contexts import Place, html_places, text_places
 from postroom.mail.personal.merge_fields import FIELD, MergeField, unquoted
@@ -77,7 +78,8 @@ def web_document(
         lines = _linked(_filled(text or "", values, in_html=False))
         content = f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{lines}</div>'
         return framed(content, language=language, title=title)
-    body = _filled(html, values, in_html=True)
+    own_host = urlsplit(values.web_url).hostname or ""
+    body = _filled(without_hostile_content(html, own_host), values, in_html=True)
     return body if is_document(body) else framed(body, language=language, title=title)
 
 

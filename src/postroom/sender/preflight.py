@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -19,15 +19,16 @@ from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.audiences import Exclusion
+from postroom.domain.messages import audiences as messages
 from postroom.domain.messages.pictures import PATH, parse_file_name
 from postroom.mail.bodies.html import HtmlTag, tokens
+from postroom.mail.mail_reader import ReadMail
 from postroom.sender.rendered_mail import Examined, Renderer
 from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
-from postroom.services.audience.subscriber_search import SubscriberSearch, SubscriberState
 from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.audience.targeting.excluded_examples import excluded_examples
 from postroom.services.messages.checks.background_checks import BackgroundChecks
-from postroom.services.messages.checks.link_checks import LinkTrial, web_links
+from postroom.services.messages.checks.link_checks import MOST_LINKS, LinkTrial, web_links
 from postroom.services.messages.checks.preflight import (
     Audience,
     Preflight,
@@ -38,19 +39,16 @@ from postroom.services.messages.checks.preflight import (
     inspect_picture_sizes,
     inspect_records,
     inspect_size,
+    links_in,
 )
 from postroom.services.messages.domains.dns_lookups import is_reserved
 from postroom.services.messages.domains.domain_checks import DomainChecks
 from postroom.storage import BlobInfo
 
 _MOST_PICTURES: Final = 50
-_MOST_EXAMPLES: Final = 3
 _PAUSES_REMEMBERED: Final = 10.0  # seconds
-_SECONDS_FOR_EXAMPLES: Final = 2.0
-_STATES: Final = {
-    "unconfirmed": SubscriberState.UNVERIFIED,
-    "blocked": SubscriberState.BLOCKED,
-}
+_SECONDS_FOR_PAUSES: Final = 0.5
+"""Enough for a list of some hundred thousand, so that the number is right from the beginning."""
 
 
 class StoredPictures(Protocol):
@@ -65,7 +63,6 @@ class PreflightService:
         links: LinkTrial | None,
         records: DomainChecks | None,
         gaps: FieldGaps,
-        search: SubscriberSearch,
         audiences: AudienceService,
         own_host: str,
     ) -> None:
@@ -76,7 +73,7 @@ class PreflightService:
         self._links = BackgroundChecks(links.fault) if links else None
         self._records = BackgroundChecks(records.faults) if records else None
         self._gaps = BackgroundChecks(partial(_count_gaps, gaps))
-        self._examples = BackgroundChecks(partial(_find_examples, search))
+        self._examples = BackgroundChecks(partial(_find_examples, audiences))
         self._pauses = BackgroundChecks(
             lambda name: audiences.count_paused(ListName(name)), _PAUSES_REMEMBERED
         )
@@ -87,11 +84,11 @@ class PreflightService:
         each thing that is checked in the background. `NoSuch`."""
         examined, checking = await self._without_paused(await self._renderer.examine(ref), seconds)
         findings = list(examined.findings)
-        if examined.mail is not None and examined.mail.html is not None:
-            html = examined.mail.html
+        if examined.mail is not None:
+            checking += await self._try_links(examined.mail, seconds, findings)
+            html = examined.mail.html or ""
             findings += await asyncio.to_thread(lambda: list(inspect_features(html)))
             findings += await self._picture_sizes(html)
-            checking += await self._try_links(html, seconds, findings)
         checking += await self._look_up(examined, seconds, findings)
         gaps, counting = await self._find_gaps(examined, seconds)
         checking += counting
@@ -118,28 +115,27 @@ class PreflightService:
         """Leave those who have paused out of the count of a whole list; the counts of other
         audiences know them. Return also whether they are still being counted."""
         audience = examined.audience
-        if not examined.is_whole_list or not audience.will_receive:
+        if not examined.selected.is_everybody or not audience.will_receive:
             return examined, 0
         names = [str(each) for each in examined.lists]
         self._pauses.start(names)
-        await self._pauses.wait(names, seconds)
+        await self._pauses.wait(names, max(seconds, _SECONDS_FOR_PAUSES))
         paused = min(sum(self._pauses.results(names).values()), audience.will_receive)
         if paused:
-            excluded = {**audience.excluded, Exclusion.PAUSED.value: paused}
+            excluded = {**audience.excluded, messages.Exclusion.PAUSED.value: paused}
             audience = Audience(audience.will_receive - paused, excluded)
             findings = [*examined.findings, *inspect_audience(audience)]
             examined = msgspec.structs.replace(examined, audience=audience, findings=findings)
         return examined, self._pauses.waiting(names)
 
-    async def _try_links(self, html: str, seconds: float, findings: list[Finding]) -> int:
+    async def _try_links(self, mail: ReadMail, seconds: float, findings: list[Finding]) -> int:
         if self._links is None:
             return 0
-        tags = [each for each in tokens(html, "a") if isinstance(each, HtmlTag)]
-        hrefs = (tag.attributes.get("href", "") for tag in tags if not tag.closes)
-        links = web_links(hrefs, self._own_host)
+        every_link = web_links(links_in(mail), self._own_host)
+        links = every_link[:MOST_LINKS]
         self._links.start(links)
         await self._links.wait(links, seconds)
-        findings += inspect_links(self._links.results(links))
+        findings += inspect_links(self._links.results(links), len(every_link) - len(links))
         return self._links.waiting(links)
 
     async def _look_up(self, examined: Examined, seconds: float, findings: list[Finding]) -> int:
@@ -158,7 +154,7 @@ class PreflightService:
         """Return what is known about the values of the merge fields, and how much is not yet."""
         if not examined.fields or not examined.audience.will_receive:
             return {}, 0
-        key = " ".join((",".join(examined.lists), *examined.fields))
+        key = _key(examined, examined.fields)
         self._gaps.start([key])
         await self._gaps.wait([key], seconds)
         return self._gaps.results([key]).get(key, {}), self._gaps.waiting([key])
@@ -168,15 +164,13 @@ class PreflightService:
     ) -> tuple[dict[str, list[Address]], int]:
         """Return some of those who will not receive a message, and how many searches for them are
         still running."""
-        keys = {
-            f"{examined.lists[0]} {reason}": reason
-            for reason in examined.audience.excluded
-            if reason in _STATES
-        }
-        self._examples.start(keys)
-        await self._examples.wait(keys, seconds)
-        found = self._examples.results(keys)
-        return {keys[key]: each for key, each in found.items()}, self._examples.waiting(keys)
+        if not examined.audience.excluded:
+            return {}, 0
+        key = _key(examined, examined.audience.excluded)
+        self._examples.start([key])
+        await self._examples.wait([key], seconds)
+        found = self._examples.results([key]).get(key, {})
+        return found, self._examples.waiting([key])
 
     async def _picture_sizes(self, html: str) -> list[Finding]:
         """Look at the sizes of our own pictures; those of other sites are not loaded."""
@@ -203,17 +197,27 @@ def _inspect_size(examined: Examined, gaps: Mapping[str, FieldGap]) -> list[Find
     return list(inspect_size(size, varies=examined.longest.varies))
 
 
+class _AudienceKey(msgspec.Struct, frozen=True):
+    """What is asked about an audience, as the name of a background check."""
+
+    list_name: ListName
+    selected: messages.Audience
+    names: tuple[str, ...]
+
+
+def _key(examined: Examined, names: Iterable[str]) -> str:
+    key = _AudienceKey(examined.lists[0], examined.selected, tuple(names))
+    return msgspec.json.encode(key).decode()
+
+
 async def _count_gaps(gaps: FieldGaps, key: str) -> dict[str, FieldGap]:
-    lists, *names = key.split()
-    return await gaps.count([ListName(each) for each in lists.split(",")], names)
+    asked = msgspec.json.decode(key, type=_AudienceKey)
+    return await gaps.count(asked.list_name, asked.names, asked.selected)
 
 
-async def _find_examples(search: SubscriberSearch, key: str) -> list[Address]:
-    list_name, reason = key.split()
-    found = await search.find(
-        list_name, state=_STATES[reason], limit=_MOST_EXAMPLES, seconds=_SECONDS_FOR_EXAMPLES
-    )
-    return [each.address for each in found.subscribers]
+async def _find_examples(audiences: AudienceService, key: str) -> dict[str, list[Address]]:
+    asked = msgspec.json.decode(key, type=_AudienceKey)
+    return await excluded_examples(audiences, asked.list_name, asked.selected, asked.names)
 
 
 def _split(url: str) -> SplitResult | None:

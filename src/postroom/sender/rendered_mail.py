@@ -15,7 +15,10 @@ from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
+from postroom.domain.messages import audiences as messages
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.mail.bodies.hostile_content import hostile_content
+from postroom.mail.bodies.preheader import shown_preheader
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.personal.conditions import (
@@ -34,6 +37,7 @@ from postroom.services.messages.checks.preflight import (
     inspect_audience,
     inspect_email,
     inspect_fields,
+    inspect_hostile,
     inspect_lines,
 )
 from postroom.services.messages.drafts.composing import ComposingService
@@ -94,8 +98,8 @@ class Examined(msgspec.Struct, frozen=True):
     lists: tuple[ListName, ...] = ()
     fields: tuple[str, ...] = ()
     """The fields of the list that it merges."""
-    is_whole_list: bool = False
-    """Whether everybody on its list gets it."""
+    selected: messages.Audience = messages.EVERYBODY
+    """Who gets it, by the message's choice."""
 
 
 class Renderer:
@@ -166,7 +170,7 @@ class Renderer:
             examined,
             audience=audience,
             findings=findings,
-            is_whole_list=message.audience.is_everybody,
+            selected=message.audience,
         )
 
     async def _examine_content(self, message: Message) -> Examined:
@@ -185,12 +189,23 @@ class Renderer:
             longer_branches(bodies.html or ""),
         )
         mail = await asyncio.to_thread(self._whole, mailing_list, subject, lines, bodies, personal)
+        in_inbox = mail
+        if "{%" in subject + lines.preheader:  # of each condition, an inbox shows one branch
+            recipient = Recipient(
+                _SOMEBODY, _NOBODY, draft_values(subject, bodies, lines, personal)
+            )
+            in_inbox = await asyncio.to_thread(
+                self._composed, mailing_list, subject, lines, bodies, recipient, personal
+            )
+        preheader = shown_preheader(in_inbox.html or "") if bodies.html else lines.preheader
         used = (*columns.fields, *compared_fields(columns.conditions))
+        own_host = urlsplit(self._base_url).hostname or ""
         findings = [
             *inspect_fields(used, personal.rules),
-            *inspect_lines(subject, lines.preheader),
+            *inspect_lines(in_inbox.subject, preheader),
             *inspect_attachments(message.attachments),
-            *inspect_email(mail, urlsplit(self._base_url).hostname or ""),
+            *inspect_hostile(hostile_content(bodies.html or "", own_host)),
+            *inspect_email(mail, own_host),
         ]
         return Examined(
             findings,
@@ -231,7 +246,7 @@ class Renderer:
             bodies.text and without_markers(bodies.text, in_html=False),
         )
         values = draft_values(subject, bodies, lines, personal)
-        recipient = Recipient(_LONGEST, _NOBODY, values)
+        recipient = Recipient(_SOMEBODY, _NOBODY, values)
         return self._composed(mailing_list, subject, lines, bodies, recipient, personal)
 
     def _composed(

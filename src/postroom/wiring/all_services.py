@@ -119,7 +119,7 @@ class Services:
         self.growth = GrowthService(store, self.lists)
         self.sizes = ListSizes(store, self.growth, self.counts)
         self.audiences = AudienceService(store, self.lists, self.fields, self.segments, self.sizes)
-        self.list_emails = ListEmailService(self.lists, self.audiences)
+        self.list_emails = ListEmailService(store, self.lists, self.audiences)
         self.welcomes = WelcomeService(store, self.subscriptions)
         self.logos = LogoService(store, self.lists)
         self.foreign_ids = ForeignIds(store)

@@ -53,14 +53,13 @@ def make_preflight(services: Services, settings: Settings, renderer: Renderer) -
         links = LinkTrial()
         if sends_mail(transport.url):
             records = make_domain_checks(services, settings)
-    gaps = FieldGaps(services.store, services.fields)
+    gaps = FieldGaps(services.fields, services.audiences)
     return PreflightService(
         renderer,
         services.pictures,
         links,
         records,
         gaps,
-        services.search,
         services.audiences,
         own_host,
     )

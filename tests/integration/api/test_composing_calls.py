@@ -214,3 +214,20 @@ def test_a_null_beside_the_body_of_a_draft_does_not_hide_it(client: httpx2.Clien
     draft = client.post("/messages", json=body)
     assert draft.status_code == 201, draft.text
     assert client.get(f"/messages/{draft.json()['ref']}/bodies").json()["body"] == "Hello"
+
+
+def test_a_message_that_requires_recipients_is_refused_without_them(client: httpx2.Client) -> None:
+    whole = {"list": "news", "subject": "Hi", "text": "Hi", "require_recipients": True}
+    assert client.post("/messages", json={**whole, "scheduled_at": LATER}).status_code == 201
+    draft = client.post(
+        "/messages", json={"list": "news", "draft": True, "subject": "Hi", "text": "x"}
+    )
+    client.patch("/lists/news/subscribers/o'ann@example.org", json={"blocked": "asked"})
+    refused = client.post("/messages", json=whole)
+    assert refused.status_code == 422
+    assert "nobody on news would receive" in refused.text
+    place = f"/messages/{draft.json()['ref']}"
+    refused = client.post(f"{place}/schedule", json={"require_recipients": True})
+    assert refused.status_code == 422
+    assert client.get(place).json()["status"] == "Draft"
+    assert client.post(f"{place}/schedule", json={"scheduled_at": LATER}).status_code == 200

@@ -3,6 +3,8 @@
 import email
 import email.policy
 import json
+import os
+import pty
 import signal
 import subprocess
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.postroom import CommandLine
+from tests.services.postroom import PROGRAM, CommandLine
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import BUSY, free_ports
 
@@ -290,3 +292,52 @@ def test_a_message_goes_to_a_segment_except_another_list(cli: CommandLine) -> No
     assert cli.fails(*wrong, "--segment", "gmx") == (
         "segment: there is no segment 'gmx' of the list news"
     )
+
+
+def test_the_number_of_recipients_is_asked_on_a_terminal_and_printed_otherwise(
+    cli: CommandLine,
+) -> None:
+    to = ("message", "create", "news", "--subject", "Hi", "--html", "body.htm")
+    nobody = cli.run(*to, "--at", FAR)
+    assert nobody.returncode == 0
+    assert "Nobody would receive it now" in nobody.stderr
+    wanted = "require_recipients: nobody on news would receive this message now"
+    assert wanted in cli.fails(*to, "--require-recipients")
+    cli.ok("subscriber", "add", "news", "ann@example.com", "--verified")
+    cli.ok("subscriber", "add", "news", "bob@example.com", "--verified")
+    assert cli.run(*to).stderr.splitlines() == ["2 subscribers will receive it."]
+    later = cli.run(*to, "--at", FAR, "--json")
+    assert later.stderr.splitlines() == ["2 subscribers would receive it now."]
+    assert json.loads(later.stdout)["status"] == "Pending"
+
+    before = len(cli.json("message", "ls")["items"])
+    assert on_a_terminal(cli, "n", *to) == (1, "Send to 2 subscribers of news now?")
+    assert len(cli.json("message", "ls")["items"]) == before
+    assert on_a_terminal(cli, "y", *to) == (0, "Send to 2 subscribers of news now?")
+    draft = cli.json(
+        "message", "create", "news", "--draft", "--subject", "Hi", "--html", "body.htm"
+    )
+    status, question = on_a_terminal(cli, "n", "message", "schedule", draft["ref"], "--at", FAR)
+    assert (status, question.partition(" at ")[0]) == (1, "Send to 2 subscribers of news")
+    cli.ok("message", "schedule", draft["ref"], "--yes", "--require-recipients")
+    assert len(cli.json("message", "ls")["items"]) == before + 2
+
+
+def on_a_terminal(cli: CommandLine, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run a command whose standard input is a terminal; return its status and its question."""
+    keyboard, terminal = pty.openpty()
+    try:
+        os.write(keyboard, f"{answer}\n".encode())
+        done = subprocess.run(
+            [PROGRAM, *arguments],
+            cwd=cli.folder,
+            env={**os.environ, **cli.environment},
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            timeout=60 * BUSY,
+        )
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    return done.returncode, done.stderr.partition("?")[0] + "?"

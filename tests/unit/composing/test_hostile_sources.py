@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.composing.compiler import compile_source
+from postroom.composing.compiler import check_layout, compile_source
 from postroom.composing.findings import Level
+from postroom.composing.layouts import Layout, LayoutFormat
 from postroom.composing.mjml.markup import inline_styles
 from postroom.composing.sanitising import sanitise
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.bodies.html import HtmlTag, tokens
 from tests.unit.composing.samples import BRAND
+from tests.unit.mail.mailings import mailing, recipient
+from tests.unit.mail.strict import bodies, parse
 
 SECTION = "<mjml><mj-body><mj-section><mj-column>{}</mj-column></mj-section></mj-body></mjml>"
 HOSTILE = [
@@ -141,3 +144,48 @@ def test_processes_that_do_not_compose_do_not_load_the_libraries() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    "css",
+    [
+        "@im\\port url(http://127.0.0.1/x.css);",
+        "p { background: u\\72l(http://127.0.0.1/x) }",
+        "p { background: ur/**/l(file:///etc/passwd) }",
+        'p { background: image-set("http://127.0.0.1/x" 1x) }',
+        'p { background: image-set(url(https://a.example/x) 1x, "http://127.0.0.1/x" 2x) }',
+        'p { background: src("file:///etc/passwd") }',
+    ],
+)
+def test_styles_of_mjml_load_nothing_however_they_are_written(css: str) -> None:
+    head = f"<mj-head><mj-style>{css}</mj-style></mj-head>"
+    source = SECTION.format("<mj-text>x</mj-text>").replace("<mj-body>", f"{head}<mj-body>")
+    compiled = compile_source(source, MessageFormat.MJML, BRAND)
+    assert [each.code for each in compiled.errors] == ["css-loads"]
+
+
+def test_lists_of_pictures_have_no_local_files() -> None:
+    html = '<img src="https://a.example/x.png" srcset="https://a.example/y.png 2x{}" alt="">'
+    assert "srcset" in sanitise(html.format("")).html
+    assert "srcset" not in sanitise(html.format(", file:///etc/passwd 3x")).html
+
+
+def test_templates_in_html_have_no_scripts() -> None:
+    source = '<html><body onload="x()">{% slot content %}\n<script>x()</script></body></html>'
+    found = check_layout(Layout(source, LayoutFormat.HTML))
+    assert [(each.line, each.text) for each in found] == [
+        (1, "onload of <body> is not allowed in emails"),
+        (2, "<script> is not allowed in emails"),
+    ]
+
+
+def test_mails_in_mjml_load_nothing_from_the_own_machine() -> None:
+    head = '<mj-head><mj-font name="X" href="http://127.0.0.1/font.css" /></mj-head>'
+    source = SECTION.format(
+        '<mj-image src="http://127.0.0.1/a.png" /><mj-text font-family="X">words</mj-text>'
+    ).replace("<mj-body>", f"{head}<mj-body>")
+    source = source.replace("<mj-section>", '<mj-section background-url="http://127.0.0.1/b.png">')
+    compiled = compile_source(source, MessageFormat.MJML, BRAND)
+    sent = bodies(parse(mailing(html=compiled.html).mail(recipient())))["text/html"]
+    assert "words" in sent
+    assert "127.0.0.1" not in sent

@@ -201,7 +201,7 @@ FOOTER = re.compile(
         ("<BODY>x", "</BoDy >\n"),
         ("<body>x</body>", "</body>\n"),
         ("<body>x", "</body><!-- </body> -->\n"),
-        ("<body>x", "</body><script>'</body>'</script>\n"),
+        ("<body>x", "</body><style>/*</body>*/</style>\n"),
         ("<html>x", "</html>\n"),
         ("<p>x</p>\n", ""),
         ("x", "<!-- never closed </body>\n"),

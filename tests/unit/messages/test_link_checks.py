@@ -211,3 +211,28 @@ async def test_a_result_that_is_not_remembered_is_checked_again() -> None:
         checks.start(["a"])
         await checks.wait(["a"], 5.0 * BUSY)
     assert asked == ["a", "a"]
+
+
+async def test_a_server_that_ignores_head_requests_is_asked_with_get() -> None:
+    class Rude(WebServer):
+        async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (await reader.readline()).startswith(b"GET"):
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            writer.close()
+
+    web = Rude({})
+    server = await asyncio.start_server(web.handle, "127.0.0.1", 0)
+    web.port = server.sockets[0].getsockname()[1]
+    async with server:
+        assert await fault(web, "/rude") == ""
+
+
+async def test_a_host_with_a_dead_address_is_reached_at_its_next_one() -> None:
+    async def resolve_both(host: str, port: int) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    trial = LinkTrial(resolve_both, lambda address, port: True)
+    async with serving({"/ok": "200 OK"}) as web:
+        assert await trial.fault(f"http://dual.contoso.com:{web.port}/ok") == ""
+        port = web.port
+    assert "does not respond" in await trial.fault(f"http://dual.contoso.com:{port}/ok")

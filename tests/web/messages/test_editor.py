@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.audience.fields import Field
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.mail.bodies.html import has_remote_pictures
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -335,6 +336,33 @@ async def test_a_writer_hands_over_what_an_editor_sends(site: Site, editor: Visi
     assert await site.services.times.drafts(limit=1) == []
 
 
+async def test_a_scheduled_message_offers_what_its_format_allows(
+    site: Site, editor: Visitor
+) -> None:
+    at = datetime.now(UTC) + timedelta(days=1)
+    writer = await site.user(Role.WRITER)
+    for format, body in ((MessageFormat.HTML, "<p>x</p>"), (MessageFormat.MARKDOWN, "x")):
+        change = ContentChange(
+            list_name="news", subject="Hi", format=format, body=body, text="", scheduled_at=at
+        )
+        draft = await site.services.composing.create(change, EDITOR)
+        await site.services.composing.schedule(draft.ref)
+        where = f"/messages/{draft.ref}"
+        page = (await editor.get(where)).text
+        has_source = format is not MessageFormat.HTML
+        assert (f'href="{where}/edit"' in page) is not has_source
+        assert (">Unschedule and edit<" in page) is has_source
+        page = (await writer.get(where)).text
+        assert f'action="{where}/duplicate"' in page, "writers may duplicate"
+        assert f"{where}/unschedule" not in page
+        assert (await writer.post(f"{where}/duplicate", {})).status_code == 303
+        if has_source:
+            moved = await editor.get(f"{where}/edit")
+            assert "unschedule it first" in await editor.said(moved)
+            opened = await editor.post(f"{where}/unschedule", {})
+            assert opened.headers["location"] == f"{where}/edit"
+
+
 async def test_drafts_are_listed_searched_and_seen_by_viewers(site: Site, editor: Visitor) -> None:
     composing = site.services.composing
     nameless = await composing.create(ContentChange(), "ann@contoso.example")
@@ -482,6 +510,30 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
     assert 'class="problem"' in whole.text
     assert "<b>:" not in whole.text
     assert 'value="Hello"' in whole.text, "without a script the form comes back as it was"
+
+
+async def test_a_test_mail_reads_as_the_chosen_subscriber_gets_it(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.fields.declare("news", [Field("city")])
+    await site.services.subscriptions.add(
+        "news", "ann@example.com", verified=True, attributes={"city": "Bern"}
+    )
+    body = '<p>Hi from {{ city | default: "nowhere" }}</p>'
+    form = {**FORM, "body": body, "test_to": "me@example.org"}
+    for chosen, shown in (("", "nowhere"), ("Ann@example.com", "Bern")):
+        sent = await editor.post("/messages/test", {**form, "preview_as": chosen}, headers=HTMX)
+        assert "Test sent to me@example.org." in sent.text
+        [file] = (site.context.settings.storage.data / "outbox").glob("*.eml")
+        mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+        text = mail.get_body(("plain",))
+        assert text is not None
+        assert f"Hi from {shown}" in text.get_content()
+        file.unlink()
+    unknown = {**form, "preview_as": "nobody@example.com"}
+    refused = await editor.post("/messages/test", unknown, headers=HTMX)
+    assert "Test sent" not in refused.text
+    assert "nobody@example.com" in refused.text
 
 
 async def test_a_test_mail_that_cannot_be_sent_says_why(

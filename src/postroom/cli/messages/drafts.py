@@ -9,6 +9,7 @@ import click
 
 from postroom.cli.messages.options import AUTHOR, read_moment
 from postroom.cli.messages.progress import MessageView, read_state, show_message
+from postroom.cli.messages.recipients import confirm_recipients, recipients_options
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.errors import PostroomError
@@ -36,19 +37,45 @@ _PREFLIGHT_SECONDS = 10.0
     callback=read_moment,
     help="When to send it, in ISO 8601. [default: the draft's time, or now]",
 )
+@recipients_options
 @output.json_option
 @with_settings
-def schedule(settings: Settings, ref: str, at: datetime | None, as_json: bool) -> None:
-    """Schedule a draft. A time in the past means now."""
-    from postroom.domain.messages.messages import has_passed
+def schedule(
+    settings: Settings,
+    ref: str,
+    at: datetime | None,
+    yes: bool,
+    require_recipients: bool,
+    as_json: bool,
+) -> None:
+    """Schedule a draft. A time in the past means now.
+
+    On a terminal, the number of recipients has to be confirmed; otherwise it is only printed, to
+    standard error.
+    """
+    from postroom.domain.messages.messages import MessageStatus, has_passed
 
     asked_at = datetime.now(UTC)
 
-    async def work(services: Services) -> MessageView:
+    async def work(services: Services) -> tuple[MessageView, str]:
+        draft, number = await services.messages.get(ref), ""
+        if draft.status is MessageStatus.DRAFT:
+            _ = await services.composing.checked(draft)
+            then = at or draft.scheduled_at
+            number = await confirm_recipients(
+                services,
+                draft.list_name,
+                draft.audience,
+                then if then and not has_passed(then, asked_at) else None,
+                yes=yes,
+                is_required=require_recipients,
+            )
         await services.composing.schedule(ref, at)
-        return await read_state(services, ref)
+        return await read_state(services, ref), number
 
-    view = call(settings, work)
+    view, number = call(settings, work)
+    if number:
+        output.note(number)
     message = view.message
     passed = has_passed(message.due_at, asked_at)
     if as_json:

@@ -33,6 +33,7 @@ from postroom.cli.messages.progress import (
     show_message,
     watch_message,
 )
+from postroom.cli.messages.recipients import confirm_recipients, recipients_options
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.services.resources.messages import (
@@ -77,6 +78,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 @track_option
 @published_option
 @attach_option
+@recipients_options
 @output.json_option
 @with_settings
 def create(
@@ -100,6 +102,8 @@ def create(
     track: str | None,
     published: bool | None,
     attach: tuple[str, ...],
+    yes: bool,
+    require_recipients: bool,
     as_json: bool,
 ) -> None:
     """Schedule a message to the verified subscribers of a list, or keep it as a draft.
@@ -111,8 +115,12 @@ def create(
     the list, such as {{first_name | default: "there"}}; bodies also {{unsubscribe_url}}, without
     which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past
     means now; a time without a zone is local.
+
+    On a terminal, the number of recipients has to be confirmed; otherwise it is only printed, to
+    standard error.
     """
     from postroom.domain.messages.messages import MessageFormat, has_passed
+    from postroom.services.messages.drafts.draft_contents import Content
     from postroom.services.messages.message_contents import NewBodies
 
     if body is not None and html is not None:
@@ -122,7 +130,7 @@ def create(
         raise click.UsageError(f"{missing} is missing: give it, or --draft to add it later")
     asked_at = datetime.now(UTC)
 
-    async def work(services: Services) -> Message:
+    async def work(services: Services) -> tuple[Message, str]:
         if list_name is not None:
             await services.lists.get(list_name)  # before large files are read
         bodies = read_bodies(html, text)
@@ -145,12 +153,24 @@ def create(
             scheduled_at=at,
         )
         if draft:
-            return await services.composing.create(change, AUTHOR, files=files)
-        return await services.composing.create_scheduled(
+            return await services.composing.create(change, AUTHOR, files=files), ""
+        content = Content(**change.given)
+        number = await confirm_recipients(
+            services,
+            content.list_name,
+            content.audience,
+            at if at and not has_passed(at, asked_at) else None,
+            yes=yes,
+            is_required=require_recipients,
+        )
+        made = await services.composing.create_scheduled(
             change, bodies, at or asked_at, files=files
         )
+        return made, number
 
-    created = call(settings, work)
+    created, number = call(settings, work)
+    if number:
+        output.note(number)
     passed = None if draft or at is None or not has_passed(at, asked_at) else at
     _show_created(created, passed, as_json)
 

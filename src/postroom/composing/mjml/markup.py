@@ -13,12 +13,14 @@ from postroom.composing.findings import Findings
 from postroom.composing.mjml import tags as mjml_tags
 from postroom.composing.mjml.tree import CONTENT_TAG, Node, written
 from postroom.composing.sanitising import SCHEMES, sanitise
+from postroom.mail.bodies.style_sheets import plain_css
 
 _LINKS: Final = re.compile(r"href|src|.*-url")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _IGNORED_IN_URLS: Final = re.compile(r"[\x00-\x20]+")
 _CSS_LOADS: Final = re.compile(
-    r"@import\b|expression\s*\(|behavior\s*:|-moz-binding|</|<!--|url\(\s*[\"']?(?!https://|data:image/)",
+    r"@import\b|expression\s*\(|behavior\s*:|-moz-binding|</|<!--|\bsrc\("
+    r"|image-set\([^;}]*[\"']|url\(\s*[\"']?(?!https://|data:image/)",
     re.IGNORECASE,
 )
 _STYLE_TAG: Final = re.compile(r"<style\b[^>]*>.*?</style>", re.DOTALL)
@@ -118,11 +120,17 @@ def _check_content(node: Node, findings: Findings) -> None:
         node.text = clean.html
     elif node.name in mjml_tags.TEXT_CONTENT:
         node.text = _as_text(node.text)
-    elif node.name == mjml_tags.STYLE and (found := _CSS_LOADS.search(node.text)):
+    elif node.name == mjml_tags.STYLE:
+        _check_style(node, findings)
+
+
+def _check_style(node: Node, findings: Findings) -> None:
+    plain = plain_css(node.text)
+    if found := _CSS_LOADS.search(node.text) or _CSS_LOADS.search(plain):
         findings.error(
             "css-loads",
-            f"{found[0]!r} is not allowed in a style: only pictures can be loaded, by https://",
-            node.text_start + found.start(),
+            f"{found[0]!r} is not allowed in a style: only pictures can be loaded, by url(https://…)",
+            node.text_start + (found.start() if found.string is node.text else 0),
         )
 
 

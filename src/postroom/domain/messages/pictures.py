@@ -22,8 +22,8 @@ MOST_PIXELS: Final = 40_000_000
 MOST_ANIMATED_PIXELS: Final = 50_000_000
 MOST_FRAMES: Final = 1_000
 """Of all frames of an animation together: for example 190 frames of 640 by 400."""
-WIDEST: Final = 1280
-"""Pixels. Twice the width of an email, for screens with two pixels per point."""
+WIDEST: Final = 1200
+"""Pixels. Twice the 600 of an email, for screens with two pixels per point."""
 LONGEST_NAME: Final = 200
 LONGEST_ALT: Final = 500
 PATH: Final = "/media/"

@@ -12,9 +12,12 @@ from postroom.domain.audience.list_emails import (
 )
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.languages import parse_list_language
+from postroom.domain.messages.pictures import media_in
 from postroom.mail.system_mail import standard_confirmation, standard_welcome
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.messages.media.picture_uses import LIST, PictureUses
+from postroom.storage import Store
 
 
 def standard_email(kind: ListEmailKind, language: str) -> ListEmail:
@@ -33,7 +36,8 @@ def written_email(mailing_list: MailingList, kind: ListEmailKind, language: str)
 
 
 class ListEmailService:
-    def __init__(self, lists: ListService, audiences: AudienceService) -> None:
+    def __init__(self, store: Store, lists: ListService, audiences: AudienceService) -> None:
+        self._uses = PictureUses(store)
         self._lists = lists
         self._audiences = audiences
 
@@ -58,6 +62,7 @@ class ListEmailService:
         """Give a list a text of its own. `Invalid`, `NoSuch` list, `Overtaken`."""
         current = await self._lists.get(list_name)
         email = await self.checked(current.name, kind, subject, text)
+        await self._uses.record(LIST, current.name, media_in(email.text))
         texts = {**current.own_emails(kind), parse_list_language(language): email}
         return await self._replace(current, kind, texts, etag)
 

@@ -7,11 +7,12 @@ reads find nothing for them; how many rows are read for one response is limited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from postroom import clock
 from postroom.domain.audience.list_rights import ListAccess, ListRight
+from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessagePage, MessagePart
@@ -44,7 +45,11 @@ class VisibleMessages:
 
     def sees(self, message: Message) -> bool:
         """Return whether a message exists for them: they may view each of its lists."""
-        return self._access.may(ListRight.VIEW, *message.all_lists)
+        return self.sees_lists(message.all_lists)
+
+    def sees_lists(self, names: Sequence[ListName]) -> bool:
+        """Return whether what is for these lists exists for them."""
+        return self._access.may(ListRight.VIEW, *names)
 
     async def under_way(self, *, limit: int) -> list[Message]:
         """Return messages that are due and unfinished, the earliest first."""

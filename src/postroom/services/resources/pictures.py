@@ -30,18 +30,18 @@ class PictureResource(Resource, frozen=True):
 
 
 class PictureUseResource(Resource, frozen=True):
-    """A message or a template that uses a picture."""
+    """A message, a template or a list that uses a picture."""
 
-    kind: Annotated[str, Meta(description="`message` or `template`.")]
-    name: Annotated[str, Meta(description="The message's reference, or the template's name.")]
-    title: Annotated[str, Meta(description="The message's subject, or the template's title.")]
+    kind: Annotated[str, Meta(description="`message`, `template`, or `list` for its own emails.")]
+    name: Annotated[str, Meta(description="The message's reference, or the name.")]
+    title: Annotated[str, Meta(description="The message's subject, or the title.")]
 
 
 class PictureDetailsResource(PictureResource, frozen=True):
     """A picture, and where it is used."""
 
     used_in: Annotated[
-        Sequence[PictureUseResource], Meta(description="Up to 50 messages and templates.")
+        Sequence[PictureUseResource], Meta(description="Up to 50 messages, templates and lists.")
     ]
 
 

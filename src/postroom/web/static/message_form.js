@@ -92,7 +92,10 @@
     clearTimeout(timer);
     timer = setTimeout(() => { showText(); showFrame(); }, PREVIEW_DELAY);
   }
-  const SHOWN = ["list", "subject", "preheader", "from_name", "body", "text", "template", "theme", "preview_as"];
+  const SHOWN = [
+    "list", "segment", "exclude_segments", "exclude_lists", "more_lists", "subject", "preheader", "from_name",
+    "body", "text", "template", "theme", "preview_as",
+  ];
   form.addEventListener("input", (event) => { if (SHOWN.includes(event.target.name)) changed(); });
   if (form.elements.body.value || form.elements.text.value || form.elements.list.value) changed();
 

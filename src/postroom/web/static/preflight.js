@@ -16,12 +16,22 @@
       const answer = await fetch(`/messages/${ref}/preflight`, { headers: { "HX-Request": "true" } });
       if (!answer.ok) return;
       place.innerHTML = await answer.text();
+      showNumber(place.firstElementChild?.dataset);
     } catch {
       return;
     } finally {
       isBusy = false;
     }
     if (isChecking() && left) later(AGAIN, left - 1);
+  }
+
+  // The question before sending names the number in its heading and at its button, too.
+  function showNumber(found) {
+    if (form || !found?.receivers) return;
+    for (const each of document.querySelectorAll("[data-part=receivers]")) {
+      each.textContent = `${each.dataset.before || ""}${found.receivers}${each.dataset.after || ""}`;
+    }
+    for (const each of document.querySelectorAll("[data-part=receiver-number]")) each.textContent = found.number;
   }
 
   function isChecking() {

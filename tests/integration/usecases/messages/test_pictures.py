@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom import clock
+from postroom.domain.audience.list_emails import ListEmailKind
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.pictures import Picture
 from postroom.services import entities
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.drafts.message_versions import version_name
 from postroom.services.messages.drafts.templates import TemplateContent
 from postroom.services.messages.media.pictures import PictureService
 from postroom.services.messages.message_contents import NewBodies
@@ -231,3 +234,38 @@ async def test_a_picture_of_a_template_is_not_deleted(
         await services.pictures.delete(used.hash)
     await services.templates.replace("ours", TemplateContent("Our letter", source), ANN)
     await services.pictures.delete(used.hash)
+
+
+async def test_a_picture_of_a_version_that_can_be_restored_is_used(
+    services: Services, pictures: PictureService
+) -> None:
+    stored = await add(pictures, "early.png", 0)
+    shown = f'<p>x</p><img src="{stored.path}">'
+    composing = services.composing
+    draft = await composing.create(ContentChange(subject="Winter", body=shown, text=""), ANN)
+    await composing.save(draft.ref, ContentChange(body="<p>x</p>"), "bob@example.com")
+    assert [each.name for each in await pictures.uses(stored)] == [draft.ref]
+    with pytest.raises(NotNow, match="the message 'Winter'"):
+        await pictures.delete(stored.hash)
+    [version] = await composing.versions.all(draft.ref)
+    await composing.restore(draft.ref, version_name(version), ANN)
+    assert await pictures.blob(stored.file_name)
+
+
+async def test_pictures_of_confirmation_and_welcome_emails_are_used(
+    services: Services, pictures: PictureService, moved: MovedClock
+) -> None:
+    await make_list(services, "news")
+    for kind in ListEmailKind:
+        stored = await add(pictures, f"{kind}.png", len(kind))
+        text = f"![Hi]({stored.path})\n\n{{{{ confirm_url }}}}"
+        text = text if kind is ListEmailKind.CONFIRMATION else f"![Hi]({stored.path})"
+        await services.list_emails.save("news", kind, "en", "Hello", text)
+        [use] = await pictures.uses(stored)
+        assert (use.kind, use.name) == ("list", "news")
+        assert await pictures.uses(stored, sees=lambda names: "news" not in names) == []
+        with pytest.raises(NotNow, match="Emails of news"):
+            await pictures.delete(stored.hash)
+        await services.list_emails.reset("news", kind, "en")
+        moved.ahead += timedelta(minutes=1)
+        await pictures.delete(stored.hash)

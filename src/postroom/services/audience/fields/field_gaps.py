@@ -4,7 +4,7 @@ long the longest value is."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -12,10 +12,10 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_texts import shown_value
 from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.services import entities
 from postroom.services.audience.fields.list_fields import FieldService
-from postroom.services.audience.targeting.merged_lists import PeopleReader
-from postroom.storage import Store
+from postroom.services.audience.targeting.audiences import AudienceService
 
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
 
@@ -28,21 +28,22 @@ class FieldGap(msgspec.Struct, frozen=True):
 
 
 class FieldGaps:
-    def __init__(self, store: Store, fields: FieldService) -> None:
-        self._table = store.table(entities.LISTS)
+    def __init__(self, fields: FieldService, audiences: AudienceService) -> None:
         self._fields = fields
+        self._audiences = audiences
 
-    async def count(self, lists: Sequence[ListName], names: Collection[str]) -> dict[str, FieldGap]:
-        """Return for each field how many people who may receive emails have no value, and the
-        longest value. All of these lists are read, some rows at a time."""
+    async def count(
+        self, list_name: ListName, names: Collection[str], audience: Audience = EVERYBODY
+    ) -> dict[str, FieldGap]:
+        """Return for each field how many of those who would receive a message have no value, and
+        their longest value. All of its lists are read, some rows at a time. `Invalid`."""
+        lists = (list_name, *audience.more_lists)
         fields = [(await self._fields.of(each)).fields for each in lists]
         gaps: Counter[str] = Counter(dict.fromkeys(names, 0))
         longest = dict.fromkeys(names, "")
-        reader = PeopleReader(self._table, lists, entities.AttributeRow)
-        while not reader.is_at_end:
-            people = await reader.read()
+        async for people, exclusions in self._audiences.people(list_name, audience):
             for row, each in people.rows.items():
-                if not each.may_receive:
+                if exclusions[row] is not None:
                     continue
                 attributes = msgspec.json.decode(each.Attributes) if each.Attributes else {}
                 address = Address(each.EmailAddress or row[_PREFIX:])

@@ -4,7 +4,7 @@ queued."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Final
@@ -31,10 +31,13 @@ from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.growth.list_sizes import ListSizes
 from postroom.services.audience.growth.recent_counts import AudienceCount, RecentCounts
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.targeting.merged_lists import AT_ONCE, PeopleReader
+from postroom.services.audience.targeting.merged_lists import AT_ONCE, People, PeopleReader
 from postroom.services.audience.targeting.segments import SegmentService
 from postroom.services.audience.targeting.selection import Selection
+from postroom.services.entities import AttributeRow
 from postroom.storage import KeyRange, Store, gt
+
+Exclusions = Mapping[str, Exclusion | None]
 
 _LARGEST_RULES: Final = 60_000  # bytes: they are one property of the message's row
 
@@ -153,19 +156,37 @@ class AudienceService:
         rules = await self.rules(name, audience)
         today = clock.now().date()
         lists = (name, *audience.more_lists)
+        selection = await self.selection(lists, audience, rules, today)
         return await self._recent.get(
             msgspec.json.encode((name, audience, rules, today)),
-            partial(self._count_part, lists, await self.selection(lists, audience, rules, today)),
+            partial(self._count_part, lists, selection),
             is_slow=bool(audience.exclude_lists),  # these lists may be large
         )
 
-    async def _count_part(self, lists: Sequence[ListName], selection: Selection) -> AudienceCount:
-        counted: Counter[Exclusion | None] = Counter()
-        reader = PeopleReader(self._table, lists, entities.AttributeRow)
+    async def people(
+        self, list_name: ListName, audience: Audience
+    ) -> AsyncIterator[tuple[People[AttributeRow], Exclusions]]:
+        """Yield the subscribers of a message's lists as they are now, some at a time, each with the
+        reason why the message does not go there. All rows are read. `Invalid`."""
+        rules = await self.rules(list_name, audience)
+        lists = (list_name, *audience.more_lists)
+        selection = await self.selection(lists, audience, rules, clock.now().date())
+        async for each in self._selected(lists, selection):
+            yield each
+
+    async def _selected(
+        self, lists: Sequence[ListName], selection: Selection
+    ) -> AsyncIterator[tuple[People[AttributeRow], Exclusions]]:
+        reader = PeopleReader(self._table, lists, AttributeRow)
         while not reader.is_at_end:
             found = await reader.read()
-            counted.update((await selection.exclusions(found.rows, found.numbers)).values())
-            counted[Exclusion.DUPLICATE] += found.duplicates
+            yield found, await selection.exclusions(found.rows, found.numbers)
+
+    async def _count_part(self, lists: Sequence[ListName], selection: Selection) -> AudienceCount:
+        counted: Counter[Exclusion | None] = Counter()
+        async for found, exclusions in self._selected(lists, selection):
+            counted.update(exclusions.values())
+            counted[Exclusion.DUPLICATE] += len(found.duplicates)
         return AudienceCount(
             counted[None], {each.value: counted[each] for each in Exclusion if counted[each]}
         )

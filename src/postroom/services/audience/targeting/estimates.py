@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.errors import Invalid
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import Message
 from postroom.services.audience.growth.list_sizes import CurrentSize, ListSizes
@@ -54,6 +55,13 @@ class EstimateService:
         name = parse_list_name(list_name)
         size, paused = await both(self._size(name), self._paused(name))
         return Estimate(max(size.recipients - paused, 0), size.counted_at, per_second)
+
+    async def check_anybody(self, list_name: str, audience: Audience = EVERYBODY) -> None:
+        """Raise `Invalid` if nobody would receive a message now."""
+        if not (await self.of(list_name, None, audience)).recipients:
+            raise Invalid(
+                "require_recipients", f"nobody on {list_name} would receive this message now"
+            )
 
     async def _size(self, name: ListName) -> CurrentSize:
         return (await self._sizes.of([name]))[name]

@@ -29,12 +29,12 @@ Row = TypeVar("Row", bound=SubscriberRow)
 
 class People(msgspec.Struct, Generic[Row], frozen=True):
     """Some people in order, by their rows. `numbers` says on which of the lists each of them
-    counts, unless all of them count on the first; `duplicates` is how many further rows they have.
+    counts, unless all of them count on the first; `duplicates` are their further rows.
     """
 
     rows: dict[str, Row]
     numbers: dict[str, int]
-    duplicates: int = 0
+    duplicates: Sequence[str] = ()
 
 
 class _Unread(msgspec.Struct, Generic[Row]):
@@ -74,12 +74,12 @@ class PeopleReader(Generic[Row]):
         until = min(ends) if ends else None
         found: dict[str, Row] = {}
         numbers: dict[str, int] = {}
-        duplicates = 0
+        duplicates: list[str] = []
         for number, each in enumerate(self._unread):
             for row, subscriber in _taken(each, until):
                 known = found.get(row)
                 if known is not None:
-                    duplicates += 1
+                    duplicates.append(row)
                     if known.may_receive or not subscriber.may_receive:
                         continue
                 found[row], numbers[row] = subscriber, number

@@ -1,7 +1,8 @@
-"""Links of a message, tried before it is sent: HEAD, then GET if that fails.
+"""Links of a message, tried before it is sent: HEAD, then GET if that fails in any way.
 
 An author can write any link, so requests go only to public addresses. A host's addresses are looked
-up once, all of them are judged, and the connection goes to one of these, whatever DNS says later;
+up once, all of them are judged, and the connection goes to one of these that responds, whatever
+DNS says later;
 each redirect starts over. Nothing of a response is kept but its status.
 """
 
@@ -27,6 +28,10 @@ MOST_LINKS: Final = 100
 """Links of one message that are tried; the rest are not."""
 
 _SECONDS: Final = 8.0
+_SECONDS_FOR_HEAD: Final = 4.0
+_SECONDS_PER_ADDRESS: Final = 1.5
+"""To connect, unless it is the last one: many hosts have an IPv6 address that does not work."""
+_MOST_ADDRESSES: Final = 3
 _MOST_REDIRECTS: Final = 5
 _LONGEST_LINE: Final = 16 * 1024
 _MOST_HEADERS: Final = 100
@@ -44,6 +49,10 @@ MayConnect = Callable[[str, int], bool]
 
 class LinkFault(PostroomError):
     """A link that does not work, and why."""
+
+
+class _NoAnswer(LinkFault):
+    """A server that did not respond to this request; it may respond to another one."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -97,8 +106,8 @@ class LinkTrial:
         """Raise `LinkFault` unless a page is at the end of the link."""
         url = link
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = await self._request("HEAD", url)
-            if answer.status >= 400:
+            answer = await self._head(url)
+            if answer is None or answer.status >= 400:
                 answer = await self._request("GET", url)
             if not (300 <= answer.status < 400 and answer.location):
                 break
@@ -111,6 +120,14 @@ class LinkTrial:
         if answer.status >= 400 and answer.status not in _NOT_FOR_PROGRAMS:
             raise LinkFault(f"responds with status {answer.status}")
 
+    async def _head(self, url: str) -> _Answer | None:
+        """Return the answer to a HEAD request; None if there is none, as with some servers."""
+        try:
+            async with asyncio.timeout(_SECONDS_FOR_HEAD):
+                return await self._request("HEAD", url)
+        except (_NoAnswer, TimeoutError):
+            return None
+
     async def _request(self, method: str, url: str) -> _Answer:
         parts, host, port = _parsed(url)
         try:
@@ -120,24 +137,13 @@ class LinkTrial:
         if not addresses or not all(self._may_connect(each, port) for each in addresses):
             raise LinkFault(f"leads to {host}, which is not a public address")
         context = await asyncio.to_thread(_tls) if parts.scheme == "https" else None
-        try:
-            reader, writer = await asyncio.open_connection(
-                addresses[0],
-                port,
-                ssl=context,
-                server_hostname=host if context else None,
-                limit=_LONGEST_LINE,
-            )
-        except ssl.SSLCertVerificationError as exc:
-            raise LinkFault(f"leads to {host}, whose certificate is not valid") from exc
-        except (OSError, ValueError) as exc:
-            raise LinkFault(f"leads to {host}, which does not respond") from exc
+        reader, writer = await _connected(addresses[:_MOST_ADDRESSES], host, port, context)
         try:
             writer.write(_request_head(method, parts, host, port))
             await writer.drain()
             return await _read_answer(reader)
         except (OSError, ValueError, asyncio.IncompleteReadError) as exc:
-            raise LinkFault(f"leads to {host}, which does not respond like a web server") from exc
+            raise _NoAnswer(f"leads to {host}, which does not respond like a web server") from exc
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -147,6 +153,29 @@ class LinkTrial:
         look_up = partial(socket.getaddrinfo, host, port, proto=socket.IPPROTO_TCP)
         found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
         return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+async def _connected(
+    addresses: list[str], host: str, port: int, context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first of these addresses that responds. `LinkFault`."""
+    for number, address in enumerate(addresses, 1):
+        is_last = number == len(addresses)
+        try:
+            async with asyncio.timeout(None if is_last else _SECONDS_PER_ADDRESS):
+                return await asyncio.open_connection(
+                    address,
+                    port,
+                    ssl=context,
+                    server_hostname=host if context else None,
+                    limit=_LONGEST_LINE,
+                )
+        except ssl.SSLCertVerificationError as exc:
+            raise LinkFault(f"leads to {host}, whose certificate is not valid") from exc
+        except (OSError, ValueError) as exc:  # `OSError`: also `TimeoutError`
+            if is_last:
+                raise _NoAnswer(f"leads to {host}, which does not respond") from exc
+    raise _NoAnswer(f"leads to {host}, which has no address")
 
 
 def _parsed(url: str) -> tuple[SplitResult, str, int]:
@@ -202,7 +231,7 @@ def web_links(links: Iterable[str], own_host: str) -> list[str]:
     found: Mapping[str, None] = dict.fromkeys(
         each.strip() for each in links if each.strip().lower().startswith(("http://", "https://"))
     )
-    return [each for each in found if _host(each) != own_host][:MOST_LINKS]
+    return [each for each in found if _host(each) != own_host]
 
 
 def _host(link: str) -> str:

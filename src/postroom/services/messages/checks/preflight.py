@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,9 +13,12 @@ from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.attachments import LARGE, Attachment
 from postroom.domain.units import show_size
-from postroom.mail.bodies.html import HtmlTag, tokens
+from postroom.mail.bodies.hostile_content import Removal
+from postroom.mail.bodies.html import HtmlTag, HtmlText, shows_text, tokens
+from postroom.mail.bodies.web_addresses import is_unreachable, loaded_host
 from postroom.mail.mail_reader import ReadMail
 from postroom.services.messages.checks.client_support import Feature, missing_features
+from postroom.services.messages.checks.link_checks import MOST_LINKS
 from postroom.services.messages.domains.record_findings import RecordFinding
 
 GMAIL_LIMIT: Final = 102 * 1024
@@ -28,6 +31,7 @@ NOBODY: Final = "nobody"
 
 HEAVY_PICTURES: Final = 2 * 1024 * 1024
 _MOST_LISTED: Final = 5
+_URL_IN_TEXT: Final = re.compile(r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]}']")
 _PLACEHOLDER_HOSTS: Final = re.compile(
     r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
     r"|.+\.(?:localhost|test|invalid|local)",
@@ -75,7 +79,7 @@ def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[Findi
 
 
 def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
-    """Look at what an inbox shows."""
+    """Look at what an inbox shows, with its merge fields filled."""
     if len(subject) > LONGEST_SHOWN_SUBJECT:
         yield Finding(
             Level.INFO,
@@ -98,16 +102,22 @@ def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
         )
 
 
+def links_in(mail: ReadMail) -> list[str]:
+    """Return the links of the HTML; without HTML, those of the text."""
+    if mail.html is None:
+        return _URL_IN_TEXT.findall(mail.text or "")
+    tags = [each for each in tokens(mail.html, "a") if isinstance(each, HtmlTag)]
+    return [tag.attributes.get("href", "") for tag in tags if not tag.closes]
+
+
 def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
     """Look at an email with all of its parts, for any recipient."""
-    if mail.html is None:
-        return
-    if not mail.text:
+    if mail.html is not None and not mail.text:
         yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
-    tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
-    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"])
-    links = [tag.attributes.get("href", "") for tag in tags if tag.name == "a"]
-    yield from _links(links, own_host)
+    pictures = [each for each in tokens(mail.html or "", "img") if isinstance(each, HtmlTag)]
+    yield from _pictures([each.attributes for each in pictures if not each.closes], own_host)
+    yield from _undescribed(mail.html or "")
+    yield from _links(links_in(mail), own_host)
 
 
 def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
@@ -122,7 +132,69 @@ def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
         )
 
 
-def _pictures(pictures: list[dict[str, str]]) -> Iterator[Finding]:
+def inspect_hostile(removals: Iterable[Removal]) -> Iterator[Finding]:
+    """Look at what is removed from the HTML when it is sent."""
+    if found := [each.what for each in removals]:
+        yield Finding(
+            Level.WARNING,
+            "content-removed",
+            "Not sent, because it would run a program or load something from the reader's own"
+            f" machine: {_listed(found, longest=120)}",
+        )
+
+
+def _undescribed(html: str) -> Iterator[Finding]:
+    """Look at pictures whose alternative text is empty: those that are a link without words say
+    nothing to somebody who does not see them."""
+    decorations: list[str] = []
+    silent_links: list[str] = []
+    in_link: list[str] | None = None
+    for token in tokens(html):
+        if isinstance(token, HtmlText):
+            in_link = None if in_link is not None and shows_text(token.text) else in_link
+        elif token.name == "a":
+            silent_links += (token.closes and in_link) or ()
+            in_link = None if token.closes else []
+        elif token.name == "img" and not token.closes:
+            alt, source = token.attributes.get("alt"), token.attributes.get("src", "")
+            if alt is None:
+                continue
+            if alt.strip():
+                in_link = None
+            elif in_link is not None:
+                in_link.append(source)
+            else:
+                decorations.append(source)
+    if silent_links:
+        yield Finding(
+            Level.WARNING,
+            "alt-missing",
+            f"{_count(silent_links, 'picture')} a link without an alternative text: describe where"
+            f" it leads: {_listed(silent_links)}",
+        )
+    if decorations:
+        yield Finding(
+            Level.INFO,
+            "alt-empty",
+            f"{_count(decorations, 'picture')} without a description, as is right for decoration"
+            f" only: {_listed(decorations)}",
+        )
+
+
+def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding]:
+    hosts = {each.get("src", ""): loaded_host(each.get("src", "")) for each in pictures}
+    unreachable = [
+        source
+        for source, host in hosts.items()
+        if host != own_host and (is_unreachable(host) or _PLACEHOLDER_HOSTS.fullmatch(host))
+    ]
+    if unreachable:
+        yield Finding(
+            Level.WARNING,
+            "picture-unreachable",
+            f"{_count(unreachable, 'picture')} where subscribers cannot load it:"
+            f" {_listed(unreachable)}",
+        )
     without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
     if without_alt:
         yield Finding(
@@ -182,8 +254,16 @@ def _programs(features: list[Feature]) -> str:
     return _listed(shown, longest=200)
 
 
-def inspect_links(faults: Mapping[str, str]) -> Iterator[Finding]:
-    """Look at links that were tried: the fault of each, or ""."""
+def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[Finding]:
+    """Look at links that were tried: the fault of each, or "". Some are `untried`, if there are too
+    many."""
+    if untried:
+        more = "1 link was" if untried == 1 else f"{untried:,} links were"
+        yield Finding(
+            Level.INFO,
+            "links-untried",
+            f"{more} not tried: at most {MOST_LINKS} links of a message are.",
+        )
     broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
     if broken:
         noun = "1 link does" if len(broken) == 1 else f"{len(broken)} links do"

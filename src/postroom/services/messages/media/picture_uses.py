@@ -1,12 +1,13 @@
-"""Which pictures messages and templates use, so that none of them is deleted.
+"""Which pictures messages, templates and lists use, so that none of them is deleted.
 
-| table   | partition | row            | holds                                          |
-|---------|-----------|----------------|------------------------------------------------|
-| `media` | `use`     | HASH,KIND,NAME | when it was saved: a `message` or a `template` |
+| table   | partition | row            | holds                                              |
+|---------|-----------|----------------|----------------------------------------------------|
+| `media` | `use`     | HASH,KIND,NAME | when it was saved: `message`, `template` or `list` |
 
 A row is written before the content that it stands for, and an edit that no longer needs it leaves
 it behind: a row says where to look. `PictureService.uses` looks there, and removes rows that are
-not true any more. A message is named by its reference.
+not true any more. A message is named by its reference; it uses what any of its versions shows. A
+list uses what its confirmation and welcome emails show.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from postroom.storage import Entity, KeyRange, NotFound, StaleETag, Store, Upser
 
 MESSAGE: Final = "message"
 TEMPLATE: Final = "template"
+LIST: Final = "list"
 MOST_PICTURES: Final = 1000
 """In one message: far more than any has, and few enough to be written at once."""
 _PARTITION: Final = "use"

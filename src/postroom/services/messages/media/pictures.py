@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from postroom import clock
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pictures import (
@@ -36,9 +37,11 @@ from postroom.domain.messages.pictures import (
 )
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.drafts.message_versions import MessageVersions
 from postroom.services.messages.drafts.templates import TemplateService
+from postroom.services.messages.media import picture_uses
 from postroom.services.messages.media.picture_files import EncodedPicture, encode_again
-from postroom.services.messages.media.picture_uses import TEMPLATE, PictureUse, PictureUses
+from postroom.services.messages.media.picture_uses import PictureUse, PictureUses
 from postroom.services.messages.message_contents import MessageBodies, pictures_in
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.row_ranges import named_row
@@ -72,13 +75,13 @@ class PicturePage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-Sees = Callable[[Message], bool]
-"""Whether somebody may know about a message."""
+Sees = Callable[[Sequence[ListName]], bool]
+"""Whether somebody may know about what is for these lists."""
 
 
 class UsedIn(msgspec.Struct, frozen=True):
-    """A message or a template that uses a picture: `name` is a message's reference, `title` its
-    subject."""
+    """A message, a template or a list that uses a picture: `name` is a message's reference, `title`
+    its subject."""
 
     kind: str
     name: str
@@ -96,6 +99,8 @@ class PictureService:
         self._message_rows = message_rows
         self._templates = templates
         self._bodies = MessageBodies(store)
+        self._versions = MessageVersions(store)
+        self._lists = store.table(entities.LISTS)
         # One at a time: a picture of many pixels takes much memory.
         self._decoding = asyncio.Semaphore(1)
 
@@ -144,13 +149,14 @@ class PictureService:
     async def uses(
         self, picture: Picture, *, most: int = 50, sees: Sees | None = None
     ) -> list[UsedIn]:
-        """Return up to `most` messages, the oldest first, and templates that use a picture; with
-        `sees`, only messages that it accepts."""
+        """Return up to `most` lists, messages, the oldest first, and templates that use a picture;
+        with `sees`, only those for lists that it accepts."""
         found: list[UsedIn] = []
         async for use in self._uses.find(picture.hash):
-            title, pictures, message = await self._looked_up(use)
+            title, pictures, lists = await self._looked_up(use)
             if picture.hash in pictures or use.is_settling:
-                if sees is None or use.kind == TEMPLATE or (message and sees(message)):
+                is_template = use.kind == picture_uses.TEMPLATE
+                if sees is None or is_template or (lists is not None and sees(lists)):
                     found.append(UsedIn(use.kind, use.name, title))
             else:
                 await self._uses.forget(use)
@@ -289,20 +295,41 @@ class PictureService:
 
     async def _looked_up(
         self, use: PictureUse
-    ) -> tuple[str, frozenset[PictureHash], Message | None]:
-        """Return the title of a message or template, the pictures that it shows now, and the
-        message itself."""
+    ) -> tuple[str, frozenset[PictureHash], Sequence[ListName] | None]:
+        """Return the title of a message, template or list, the pictures that it shows now, and the
+        lists that it is for, if they are known."""
         try:
-            if use.kind == TEMPLATE:
-                whole = await self._templates.get(use.name)
-                return whole.template.title, media_in(whole.layout.source), None
+            match use.kind:
+                case picture_uses.TEMPLATE:
+                    whole = await self._templates.get(use.name)
+                    return whole.template.title, media_in(whole.layout.source), None
+                case picture_uses.LIST:
+                    return await self._of_list(ListName(use.name))
             message = await self._message_rows.get(use.name)
         except NoSuch:
             return "", frozenset(), None
+        pictures = await self._shown_by(message)
+        if use.picture not in pictures:
+            for earlier in await self._versions.all(message.ref):
+                pictures |= await self._shown_by(earlier)
+        return message.subject, pictures, message.all_lists
+
+    async def _shown_by(self, version: Message) -> frozenset[PictureHash]:
         try:
-            return message.subject, pictures_in(await self._bodies.read(message)), message
+            return pictures_in(await self._bodies.read(version))
         except NotFound:  # edited or deleted meanwhile
-            return message.subject, frozenset(), message
+            return frozenset()
+
+    async def _of_list(
+        self, name: ListName
+    ) -> tuple[str, frozenset[PictureHash], Sequence[ListName] | None]:
+        """Return what the list's own emails show."""
+        found = await self._lists.get(name, entities.LIST_ROW)
+        if found is None:
+            return "", frozenset(), None
+        mailing_list = entities.list_from(found)
+        texts = [mailing_list.confirmation_emails, mailing_list.welcome_emails]
+        return f"Emails of {name}", frozenset[PictureHash]().union(*map(media_in, texts)), (name,)
 
     async def _remove_blobs_without_rows(self) -> int:
         lookups = self._table.scan(KeyRange.only(_PARTITION), KeyRange.prefix(_BY_HASH))

@@ -50,7 +50,7 @@ async def upload(visit: Visit) -> Response:
     await visit.audit("uploaded picture", uploaded.name)
     if visit.is_partial:
         uses = await visit.services.pictures.uses_of(
-            [uploaded], most=_USES_COUNTED, sees=visit.messages.sees
+            [uploaded], most=_USES_COUNTED, sees=visit.messages.sees_lists
         )
         return visit.render("admin/messages/picture_card.html", picture=uploaded, uses=uses)
     done = "uploaded" if is_new else "is already here"
@@ -69,7 +69,7 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
         status=status,
         pictures=page.pictures,
         uses=await visit.services.pictures.uses_of(
-            page.pictures, most=_USES_COUNTED, sees=visit.messages.sees
+            page.pictures, most=_USES_COUNTED, sees=visit.messages.sees_lists
         ),
         query=query,
         next_url=page.next and f"{_INDEX_URL}?{urlencode({'q': query, 'after': page.next})}",
@@ -126,7 +126,7 @@ async def _details(
         url=visit.context.base_url.rstrip("/") + picture.path,
         alt=picture.alt if alt is None else alt,
         longest_alt=LONGEST_ALT,
-        uses=await visit.services.pictures.uses(picture, sees=visit.messages.sees),
+        uses=await visit.services.pictures.uses(picture, sees=visit.messages.sees_lists),
         problem=problem,
     )
 

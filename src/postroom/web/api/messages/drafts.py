@@ -60,6 +60,10 @@ async def schedule_message(request: Request, ref: RefPath, body: Schedule) -> Re
     now = datetime.now(UTC)
     etag = await matched(request, ref)
     at = storable(body.scheduled_at, now)
+    if body.require_recipients:
+        draft = await services.messages.get(ref)
+        _ = await services.composing.checked(draft)
+        await services.estimates.check_anybody(draft.list_name, draft.audience)
     scheduled = await services.composing.schedule(ref, at, etag=etag)
     asked = body.scheduled_at or scheduled.scheduled_at
     return respond_with_etag(await describe_scheduled(services, scheduled, asked, now))

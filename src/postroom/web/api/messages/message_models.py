@@ -103,6 +103,10 @@ ExcludedLists = Annotated[
     ),
 ]
 
+RequireRecipients = Annotated[
+    bool, Field(description="Refuse with 422 if nobody would receive the message now.")
+]
+
 _NOT_BLANK = {"type": "string", "pattern": "\\S"}
 
 
@@ -157,6 +161,7 @@ class NewMessage(Body):
     published: Published = False
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
+    require_recipients: RequireRecipients = False
 
     def check(self) -> None:
         """Raise `Incomplete` if something is missing, or given twice."""
@@ -207,6 +212,7 @@ class Schedule(Body):
     scheduled_at: Annotated[
         Moment | None, Field(description="If omitted: the time of the draft, or now.")
     ] = None
+    require_recipients: RequireRecipients = False
 
 
 class Test(Body):
@@ -238,6 +244,7 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
     """Return what a request sets."""
     given = {name: getattr(body, name) for name in body.model_fields_set}
     given.pop("draft", None)
+    given.pop("require_recipients", None)
     given.pop("attachments", None)  # `read_attachments`
     html, source = given.pop("html", None), given.pop("body", None)
     if html is not None or source is not None:

@@ -17,6 +17,7 @@ from postroom.domain.messages.messages import FINAL, Message, MessageStatus, has
 from postroom.domain.messages.messages import LARGEST_BODY as LARGEST_MESSAGE_BODY
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
+from postroom.services.messages.drafts.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.message_rows import MessagePage, MessagePart
 from postroom.services.messages.visible_messages import VisibleMessages
@@ -94,6 +95,8 @@ async def create_message(request: Request, body: NewMessage) -> Response:
 
     Without `scheduled_at`, or with a time in the past, sending starts now; `note` says so for a
     time in the past.
+
+    A message is scheduled even if nobody would receive it now, unless `require_recipients` is set.
     """
     services = services_of(request)
     body.check()
@@ -111,6 +114,10 @@ async def create_message(request: Request, body: NewMessage) -> Response:
                 change, author_of(request), ref=ref, files=files
             )
             return 201, await describe_scheduled(services, draft, None, now)
+        if body.require_recipients:
+            content = Content(**change.given)
+            await services.lists.get(content.list_name)
+            await services.estimates.check_anybody(content.list_name, content.audience)
         created = await services.composing.create_scheduled(
             change,
             NewBodies(body.html if body.body is None else body.body, body.text),

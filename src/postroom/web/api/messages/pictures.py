@@ -113,7 +113,7 @@ class PictureChange(Change):
 async def upload_picture(request: Request) -> Response:
     """Upload a picture.
 
-    It is stored as JPEG, PNG or GIF: turned upright, without metadata, at most 1,280 pixels wide.
+    It is stored as JPEG, PNG or GIF: turned upright, without metadata, at most 1,200 pixels wide.
     Animations stay animated. A picture that is already stored is returned with status 200.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -153,7 +153,7 @@ async def read_picture(request: Request, hash: HashPath) -> Response:
     """Return a picture, and the messages and templates that use it."""
     pictures = services_of(request).pictures
     picture = await pictures.get(hash)
-    uses = await pictures.uses(picture, sees=messages_of(request).sees)
+    uses = await pictures.uses(picture, sees=messages_of(request).sees_lists)
     base_url = context_of(request).base_url
     return respond_with_etag(describe_picture_details(picture, uses, base_url))
 

@@ -121,6 +121,23 @@ class Editor {
     }
   }
 
+  // Columns next to the selected block into which it could move: -1 above, 1 below, 0 for none.
+  columnsBeside() {
+    const block = blockAt(this.message, this.selected);
+    if (!block || this.selected.includes("-") || kindOf(block).isWhole) return 0;
+    return [1, -1].find((by) => this.message.blocks[Number(this.selected) + by]?.columns) ?? 0;
+  }
+
+  // Move into the columns above or below, as dragging does.
+  stepInto(by) {
+    const place = this.selected, outer = Number(place) + by;
+    const columns = this.columnsBeside() && this.message.blocks[outer]?.columns;
+    if (!columns) { this.say(by < 0 ? "No columns above" : "No columns below"); return; }
+    const container = `${outer}-${by > 0 ? 0 : columns.length - 1}`;
+    this.moveTo(place, container, by > 0 ? 0 : blocksIn(this.message, container).length);
+    this.say("Moved into the columns");
+  }
+
   moveTo(place, container, index) {
     this.change((message) => moveBlock(message, place, container, index), { select: true, focus: true });
     this.say(`Moved to position ${indexOf(this.selected) + 1}`);
@@ -236,6 +253,7 @@ class Editor {
     tools.hidden = !at;
     if (!at) return;
     part(".block-name").textContent = kindOf(block).label;
+    part("[data-block=into]").hidden = !this.columnsBeside();
     const frame = this.canvas.frame;
     tools.style.top = `${frame.offsetTop + Math.max(0, at.top) - tools.offsetHeight - 4}px`;
     tools.style.left = `${Math.max(4, frame.offsetLeft + Math.min(at.right, frame.clientWidth) - tools.offsetWidth - 4)}px`;
@@ -309,7 +327,7 @@ function start(message) {
   offerTemplates(template);
   for (const button of root.querySelectorAll("[data-block]")) {
     drawIcon(button, icons, button.dataset.block);
-    const act = { up: () => editor.step(-1), down: () => editor.step(1), duplicate: () => editor.duplicate(), delete: () => editor.remove() }[button.dataset.block];
+    const act = { up: () => editor.step(-1), down: () => editor.step(1), into: () => editor.stepInto(editor.columnsBeside()), duplicate: () => editor.duplicate(), delete: () => editor.remove() }[button.dataset.block];
     if (act) button.addEventListener("click", act);
   }
   for (const button of root.querySelectorAll("[data-history]")) {

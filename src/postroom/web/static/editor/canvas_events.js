@@ -62,6 +62,7 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
   // What a key does here; nothing if it is the browser's.
   function actionOf(event) {
     const editable = editableAt(event.target), place = placeAt(event.target), key = event.key.toLowerCase();
+    if (event.altKey && event.shiftKey) return { arrowup: () => editor.stepInto(-1), arrowdown: () => editor.stepInto(1) }[key];
     if (event.altKey) return { arrowup: () => editor.step(-1), arrowdown: () => editor.step(1) }[key];
     if (event.ctrlKey || event.metaKey) {
       if (key === "d" && place) return () => editor.duplicate();

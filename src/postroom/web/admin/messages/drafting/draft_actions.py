@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
@@ -70,6 +71,8 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
     at = content.scheduled_at
     is_later = _is_later(at)
     panel = await before_sending(visit, message)
+    estimate = await visit.services.estimates.of(message.list_name, limit, message.audience)
+    many = panel["preflight"].audience.will_receive  # one number everywhere, also for the time
     return visit.render(
         "admin/messages/message_question.html",
         status=status,
@@ -78,7 +81,7 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         passed=None if is_later else at,
         **panel,
         refused=refusals(panel["preflight"], is_later=is_later),
-        estimate=await visit.services.estimates.of(message.list_name, limit, message.audience),
+        estimate=msgspec.structs.replace(estimate, recipients=many, counted_at=None),
         pictures=await broken_pictures(bodies),
     )
 

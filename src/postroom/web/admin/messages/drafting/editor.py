@@ -38,9 +38,10 @@ from postroom.web.admin.messages.drafting.message_drafts import (
     draft_from_form,
     draft_of,
     problem_of,
-    shown_content,
+    shown_contents,
     zones,
 )
+from postroom.web.admin.messages.drafting.previews import chosen_subscriber
 from postroom.web.requests.cookies import Signer
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.list_checks import check_segment_access
@@ -53,6 +54,7 @@ _CONFLICT: Final = "admin/messages/draft_conflict.html"
 _PURPOSE: Final = "new message"
 _FORM_AGE: Final = 7 * 24 * 3600
 _SHOWN_IN_CONFLICT: Final = 2000
+_SHOWN_BEFORE: Final = 200
 
 
 async def new(visit: Visit) -> Response:
@@ -82,9 +84,9 @@ async def edit(visit: Visit) -> Response:
             "This message is scheduled: only an editor can change it.",
         )
     if message.status is not MessageStatus.DRAFT and message.has_source:
-        return visit.redirect(
-            f"/messages/{message.ref}", "To change this message, unschedule it first."
-        )
+        is_waiting = message.status is MessageStatus.PENDING and message.retry_of is None
+        how = "unschedule it first" if is_waiting else "duplicate it and cancel this one"
+        return visit.redirect(f"/messages/{message.ref}", f"To change this message, {how}.")
     if visit.request.method == "GET":
         return await show_editor(visit, draft_of(message, content))
     if message.status is MessageStatus.DRAFT:
@@ -229,7 +231,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Send the form's content to up to ten addresses."""
+    """Send the form's content to up to ten addresses, personalised as the chosen subscriber."""
     draft, problems = await draft_from_form(visit)
     result, was_sent = "", False
     if problems:
@@ -258,6 +260,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
         addresses = parse_test_addresses(to)
         mailing_list = await visit.services.lists.get(draft.list)
         content = draft.content
+        subscriber = await chosen_subscriber(visit, draft)
         async with opened_transport(visit.context.settings, visit.services) as transport:
             results = await send_tests(
                 transport,
@@ -268,7 +271,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 visit.context.base_url,
                 content.lines,
                 await _files(visit, draft),
-                await visit.services.audiences.personal(mailing_list.name),
+                await visit.services.audiences.personal(mailing_list.name, subscriber),
             )
     except DomainError as exc:
         return str(exc), False
@@ -299,14 +302,23 @@ async def show_conflict(visit: Visit, draft: Draft) -> Response:
 
 
 def _differences(yours: Content, theirs: Content) -> list[Difference]:
-    return differences(LABELS, _short(shown_content(yours)), _short(shown_content(theirs)))
+    found = differences(LABELS, *shown_contents(yours, theirs))
+    return [_shortened(each) for each in found]
 
 
-def _short(values: dict[str, str]) -> dict[str, str]:
-    return {
-        name: text if len(text) <= _SHOWN_IN_CONFLICT else f"{text[:_SHOWN_IN_CONFLICT]}…"
-        for name, text in values.items()
-    }
+def _shortened(found: Difference) -> Difference:
+    """Return both texts from shortly before where they differ."""
+    yours, theirs = found.yours.replace("\r\n", "\n"), found.theirs.replace("\r\n", "\n")
+    pairs = enumerate(zip(yours, theirs, strict=False))
+    shorter = min(len(yours), len(theirs))
+    begin = max(0, next((at for at, (a, b) in pairs if a != b), shorter) - _SHOWN_BEFORE)
+    end = begin + _SHOWN_IN_CONFLICT
+    return Difference(found.label, _part(yours, begin, end), _part(theirs, begin, end))
+
+
+def _part(text: str, begin: int, end: int) -> str:
+    before, after = "…" if begin else "", "…" if end < len(text) else ""
+    return f"{before}{text[begin:end]}{after}"
 
 
 def _new_key(visit: Visit) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.datastructures import ImmutableMultiDict, UploadFile
 
+from postroom.composing.blocks.block_text import readable_blocks
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import DomainError, Incomplete, Invalid
 from postroom.domain.messages.attachments import parse_stored, stored_text
@@ -174,13 +175,27 @@ def shown_content(content: Content) -> dict[str, str]:
         "reply_to": content.reply_to,
         "format": FORMAT_NAMES[content.format],
         "template": content.template,
-        "body": content.body,
+        "body": _shown_body(content),
         "text": content.text,
         "track": TRACK_NAMES[content.track or ""],
         "published": "yes" if content.published else "no",
         "attachments": "\n".join(each.name for each in content.attachments),
         "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
     }
+
+
+def _shown_body(content: Content) -> str:
+    is_blocks = content.format is MessageFormat.BLOCKS
+    return readable_blocks(content.body) if is_blocks else content.body
+
+
+def shown_contents(one: Content, other: Content) -> tuple[dict[str, str], dict[str, str]]:
+    """Return two contents as shown next to each other. Blocks are shown as text, unless only their
+    sources differ."""
+    shown, others = shown_content(one), shown_content(other)
+    if shown["body"] == others["body"]:
+        shown["body"], others["body"] = one.body, other.body
+    return shown, others
 
 
 async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:

@@ -52,7 +52,7 @@ async def frame(visit: Visit) -> Response:
     try:
         if problems:
             raise Invalid("html", next(iter(problems.values())))
-        subscriber = await _chosen_subscriber(visit, draft)
+        subscriber = await chosen_subscriber(visit, draft)
         bodies = await _bodies(visit, draft)
         preview = await _preview_of(
             visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
@@ -70,7 +70,7 @@ async def text(visit: Visit) -> Response:
     preview, bodies = None, NewBodies()
     if not problems and (draft.body.strip() or draft.text.strip()):
         try:
-            subscriber = await _chosen_subscriber(visit, draft)
+            subscriber = await chosen_subscriber(visit, draft)
             bodies = await visit.services.composing.compile(draft.content)
             preview = await _preview_of(
                 visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
@@ -82,7 +82,7 @@ async def text(visit: Visit) -> Response:
         if draft.list:
             mailing_list = await visit.services.lists.get(draft.list)
             limit = visit.context.settings.sender.rate
-            estimate = await visit.services.estimates.of(mailing_list.name, limit)
+            estimate = await visit.services.estimates.of(mailing_list.name, limit, draft.audience)
             sender = sender or mailing_list.description or mailing_list.name
     except DomainError as exc:
         problems |= problem_of(exc)
@@ -106,7 +106,7 @@ def _preheader(preview: ReadMail) -> str:
     return shown_preheader(preview.html or "") or first
 
 
-async def _chosen_subscriber(visit: Visit, draft: Draft) -> Subscriber | None:
+async def chosen_subscriber(visit: Visit, draft: Draft) -> Subscriber | None:
     """Return the subscriber whose copy is shown, if one was chosen. `Invalid`, `NoSuch`."""
     chosen = (await visit.text("preview_as")).strip()
     if not chosen or not draft.list:

@@ -13,7 +13,7 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import parse_ref
 from postroom.services.messages.drafts.draft_contents import Content
 from postroom.services.messages.drafts.message_versions import KEPT, version_name
-from postroom.web.admin.messages.drafting.message_drafts import LABELS, shown_content
+from postroom.web.admin.messages.drafting.message_drafts import LABELS, shown_contents
 from postroom.web.admin.messages.drafting.version_diff import Piece, differing_pieces
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -65,7 +65,7 @@ async def _version(visit: Visit, ref: str, name: str) -> Message:
 
 def _changes(earlier: Content, current: Content) -> list[FieldChange]:
     """Compare field by field. In a thread, because bodies may be large."""
-    before, after = shown_content(earlier), shown_content(current)
+    before, after = shown_contents(earlier, current)
     found = [
         FieldChange(label, differing_pieces(before[name], after[name]))
         for name, label in LABELS.items()
