@@ -56,12 +56,18 @@ class BounceProcessing:
             if email is None:
                 unidentified += 1
                 continue
+            if email.address is None:
+                self._note_erased(source, email)
             await self._record(_bounce(report, email, source, received_at))
         if unidentified:
             self._note_unidentified(name, source, unidentified)
         elif reports:
             await self._intake.remove(name)
         return len(reports) - unidentified
+
+    def _note_erased(self, source: BounceSource, email: IdentifiedEmail) -> None:
+        text = f"A bounce ({source}) of message {email.ref} is about an address that was erased"
+        self._events.note(PART, f"{text}; it is not counted.")
 
     def _note_unidentified(self, name: str, source: BounceSource, count: int) -> None:
         log.info("%d bounces in %s (%s) match no email that Postroom sent", count, name, source)
