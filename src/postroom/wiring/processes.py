@@ -12,7 +12,8 @@ from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
 from postroom.inbound.listener_certificate import ListenerError
 from postroom.inbound.mail_listener import ListenerSettings, MailListener
-from postroom.inbound.mailbox import MailboxError, MailboxReader, parse_mailbox_url
+from postroom.inbound.mailbox import MailboxReader
+from postroom.inbound.mailbox_connections import MailboxError, parse_mailbox_url
 from postroom.mail.bounces.envelope_tokens import PURPOSE, EnvelopeSigner
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.notices import NoticeSender
