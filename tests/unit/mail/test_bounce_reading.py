@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.bounces import BounceKind
-from postroom.mail.bounces.reading import Nature, read_mail
+from postroom.mail.bounces.natures import Nature
+from postroom.mail.bounces.reading import read_mail
 from postroom.services.audience.bounces.classification import classify
 from postroom.transport.smtp.bounce_verdicts import judge_mailbox
 from postroom.transport.smtp.replies import parse_reply
@@ -145,6 +146,35 @@ def test_other_mail_is_not_taken_for_a_bounce(
         mail[name] = value
     mail.set_content(text)
     assert read_mail(bytes(mail)).nature.value == nature
+
+
+@pytest.mark.parametrize("status", ["4.4.1", "4.2.2", "5.0.0"])
+def test_a_delay_is_no_bounce(status: str) -> None:
+    delayed = _dsn("450 4.4.1 Connection timed out").replace(b"Action: failed", b"Action: delayed")
+    found = read_mail(delayed.replace(b"4.0.0", status.encode()))
+    assert found.nature is Nature.DELAY
+    assert classify(found) == []
+
+
+def test_a_warning_in_plain_words_is_no_bounce_and_giving_up_is_one() -> None:
+    mail = EmailMessage()
+    mail["From"] = "Mail Delivery System <MAILER-DAEMON@mx.example>"
+    mail["Subject"] = "Warning: message delayed 24 hours"
+    text = "A message that you sent has not yet been delivered to:\n\n  ann@example.com\n\n{}"
+    mail.set_content(text.format("Delivery attempts will continue for some time."))
+    assert read_mail(bytes(mail)).nature is Nature.DELAY
+    mail.set_content(text.format("It could not be delivered for 5 days, and I have given up."))
+    assert read_mail(bytes(mail)).nature is Nature.BOUNCE
+
+
+def test_a_report_with_a_delay_and_a_failure_is_about_the_failure() -> None:
+    both = _dsn("550 5.1.1 User unknown").replace(
+        b"--b--",
+        b"--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example\n\n"
+        b"Final-Recipient: rfc822; b@b.example\nAction: delayed\nStatus: 4.4.1\n\n--b--",
+    )
+    [found] = classify(read_mail(both))
+    assert (found.address, found.verdict.kind) == ("a@b.example", BounceKind.GONE)
 
 
 def test_a_report_of_a_delivery_is_no_bounce() -> None:

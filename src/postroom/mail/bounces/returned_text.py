@@ -1,14 +1,18 @@
-"""The readable text of an email, without the copy of the email that it returns."""
+"""The readable text of an email and its headers, without the copy of the email that it returns."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Iterator
+from email.errors import MessageError
+from email.header import decode_header, make_header
 from email.message import Message
 
 MOST_TEXT = 64 * 1024
 """Characters of a part that are looked at: what a mail system writes itself is short."""
+
+_LONGEST_HEADER = 2000
 
 # Where systems that send no MIME parts begin the copy of the original.
 _COPY = re.compile(
@@ -55,6 +59,18 @@ def _seen(text: str) -> str:
     return "\n".join((*seen, text[start:]))
 
 
+def returns_email(message: Message) -> bool:
+    """Return whether an email contains a copy of another one in its text, after something of its
+    own."""
+    for part in _own_parts(message):
+        if part.get_content_maintype() == "text":
+            text = text_of(part)
+            found = _COPY.search(text)
+            if found is not None and text[: found.start()].strip():
+                return True
+    return False
+
+
 def own_text(message: Message) -> str:
     """Return what the mail system itself wrote, up to its copy of the original."""
     texts: dict[str, list[str]] = {"plain": [], "html": []}
@@ -84,3 +100,16 @@ def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a text, each on one line."""
     found = (" ".join(each.split()) for each in _BLANK.split(text))
     return [each for each in found if each]
+
+
+def header_text(message: Message, name: str) -> str:
+    """Return a header on one line, decoded as well as possible; empty if there is none."""
+    raw = next((value for each, value in message.raw_items() if each.lower() == name), None)
+    if raw is None:
+        return ""
+    # Some systems write UTF-8 without saying so.
+    text = str(raw).encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:_LONGEST_HEADER]
+    try:
+        return " ".join(str(make_header(decode_header(text))).split())
+    except (LookupError, ValueError, MessageError):
+        return " ".join(text.split())

@@ -14,7 +14,8 @@ from datetime import datetime
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.bounces import Bounce, BounceSource
 from postroom.domain.messages.providers import provider_of
-from postroom.mail.bounces.reading import Nature, read_mail
+from postroom.mail.bounces.natures import Nature
+from postroom.mail.bounces.reading import read_mail
 from postroom.services.audience.bounces.classification import classify
 from postroom.services.audience.bounces.identification import BounceIdentification, IdentifiedEmail
 from postroom.services.audience.bounces.intake import BounceIntake
