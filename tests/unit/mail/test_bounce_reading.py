@@ -13,8 +13,7 @@ from postroom.mail.bounces.natures import Nature
 from postroom.mail.bounces.reading import read_mail
 from postroom.services.audience.bounces.classification import classify
 from postroom.transport.smtp.bounce_verdicts import judge_mailbox
-from postroom.transport.smtp.replies import parse_reply
-from postroom.transport.smtp.reply_table import NAMED
+from postroom.transport.smtp.replies import NAMED, parse_reply
 from tests.unit.transport.test_provider_replies import SEEN, STAGES
 
 BOUNCES = Path(__file__).parents[2] / "fixtures" / "bounces"
