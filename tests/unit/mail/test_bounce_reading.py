@@ -40,8 +40,12 @@ def test_dead_mailboxes_are_recognised_and_others_are_not_called_dead(half: str)
     assert len(wrong) <= 0.10 * len(others), wrong
 
 
-@pytest.mark.parametrize(("half", "most_missed"), [("seen", 0), ("unseen", 1)])
-def test_the_formats_of_many_mail_systems_are_understood(half: str, most_missed: int) -> None:
+@pytest.mark.parametrize(
+    ("half", "most_missed", "most_wrong"), [("seen", 0, 0), ("unseen", 1, 0), ("blind", 1, 1)]
+)
+def test_the_formats_of_many_mail_systems_are_understood(
+    half: str, most_missed: int, most_wrong: int
+) -> None:
     mails = tomllib.loads((FORMATS / f"{half}.toml").read_text())
     found = {name: _kinds_of(each["mail"].lstrip().encode()) for name, each in mails.items()}
     missed = [
@@ -51,9 +55,23 @@ def test_the_formats_of_many_mail_systems_are_understood(half: str, most_missed:
         name for name, each in mails.items() if each["kind"] != "gone" and "gone" in found[name]
     ]
     assert len(missed) <= most_missed, missed
-    assert wrong == []
+    assert len(wrong) <= most_wrong, wrong
     if half == "seen":
         assert found == {name: {each["kind"]} for name, each in mails.items()}
+
+
+def test_the_documented_figures_are_those_of_the_formats_that_no_rule_was_written_for() -> None:
+    dead, recognised, others, wrong = 0, 0, 0, 0
+    for half in ("unseen", "blind"):
+        for each in tomllib.loads((FORMATS / f"{half}.toml").read_text()).values():
+            is_called_dead = "gone" in _kinds_of(each["mail"].lstrip().encode())
+            dead += each["kind"] == "gone"
+            others += each["kind"] != "gone"
+            recognised += each["kind"] == "gone" and is_called_dead
+            wrong += each["kind"] != "gone" and is_called_dead
+    text = (Path(__file__).parents[3] / "docs/guides/bounces.md").read_text()
+    assert f"| {recognised} of {dead} |" in text
+    assert f"| {wrong} of {others} |" in text
 
 
 def test_each_bounce_of_the_fixtures_has_a_label() -> None:
