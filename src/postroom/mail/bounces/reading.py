@@ -14,7 +14,13 @@ from email.message import Message
 import msgspec
 
 from postroom.mail.bounces.natures import Nature, nature_of
-from postroom.mail.bounces.returned_text import header_text, own_text, paragraphs, text_of
+from postroom.mail.bounces.returned_text import (
+    header_text,
+    own_text,
+    paragraphs,
+    returned_recipients,
+    text_of,
+)
 from postroom.mail.bounces.status_reports import RecipientReport, guessed_reports, status_reports
 
 
@@ -27,6 +33,8 @@ class ReturnedMail(msgspec.Struct, frozen=True):
     text: tuple[str, ...] = ()
     searched: str = ""
     message_id: str = ""
+    returned_to: tuple[str, ...] = ()
+    """The recipients in the header of the returned email."""
 
 
 def read_mail(raw: bytes) -> ReturnedMail:
@@ -52,6 +60,7 @@ def _read(message: Message) -> ReturnedMail:
         tuple(paragraphs(text)),
         _searched(message),
         header_text(message, "message-id") or header_text(message, "date"),
+        tuple(returned_recipients(message)),
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from email import message_from_string
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
+from email.utils import getaddresses
 
 MOST_TEXT = 64 * 1024
 """Characters of a part that are looked at: what a mail system writes itself is short."""
@@ -29,6 +31,7 @@ _COPY = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
+_TO = re.compile(r"^[ \t>]*to:[ \t]*(.{1,1000})", re.IGNORECASE | re.MULTILINE)
 _UNSEEN = re.compile(r"<(/?)(?:style|script|head)\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[a-z/!][^<>]*>", re.IGNORECASE)
 _BLANK = re.compile(r"\n[ \t>]*\n")
@@ -69,6 +72,25 @@ def returns_email(message: Message) -> bool:
             if found is not None and text[: found.start()].strip():
                 return True
     return False
+
+
+def returned_recipients(message: Message) -> list[str]:
+    """Return the addresses to which the email went that is returned, as its own header names them:
+    a report often names the mailbox that it was forwarded to."""
+    fields = list[str]()
+    for part in message.walk():
+        kind = part.get_content_type()
+        if kind == "message/rfc822" and part.is_multipart():
+            returned = part.get_payload(0)
+            fields.append(header_text(returned, "to") if isinstance(returned, Message) else "")
+        elif kind in ("text/rfc822-headers", "message/rfc822-headers"):
+            fields.append(header_text(message_from_string(text_of(part)), "to"))
+        elif kind == "text/plain":
+            text = text_of(part)
+            if (copy := _COPY.search(text)) is not None:
+                found = _TO.search(text, copy.start())
+                fields.append(found[1] if found else "")
+    return [address for _, address in getaddresses(filter(None, fields)) if "@" in address]
 
 
 def own_text(message: Message) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import smtplib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -233,6 +235,52 @@ async def test_a_bounce_about_somebody_who_was_erased_is_an_event_and_no_longer_
         return any("an address that was erased" in each.text for each in events)
 
     await until(is_reported, seconds=60, what="it is in the activity")
+
+
+@pytest.mark.parametrize("has_copy_in_text", [False, True])
+async def test_a_bounce_that_names_another_recipient_is_identified_by_what_it_returns(
+    world: World, has_copy_in_text: bool
+) -> None:
+    message_id = world.mailing.message_id(Recipient(world.ann.address, world.ann.guid))
+    returned = f"To: Ann <ann.smith@example.com>\nMessage-ID: {message_id}"
+    mail = dsn(recipient="forwarded@elsewhere.example", returned=returned)
+    if has_copy_in_text:
+        mail = (
+            "From: MAILER-DAEMON@mx.example\nSubject: Undelivered mail\n\nYour message could not be"
+            " delivered to:\n\n  forwarded@elsewhere.example\n    550 5.1.1 User unknown\n\n"
+            f"--- Below this line is a copy of the message.\n\nReceived: from x\n{returned}\n"
+        ).encode()
+    await world.receive(mail)
+    await world.receive(mail.replace(b"ann.smith@", b"bob@"))  # it is not Bob's Message-ID
+    await world.work()
+    [bounce] = world.recorded
+    assert (bounce.subscriber, bounce.kind) == (world.ann.guid, BounceKind.GONE)
+
+
+async def test_an_event_of_azure_is_identified_by_the_message_id_that_it_repeats(
+    world: World,
+) -> None:
+    message_id = world.mailing.message_id(Recipient(world.ann.address, world.ann.guid))
+    # learn.microsoft.com: AcsEmailDeliveryReportReceivedEventData
+    event: dict[str, Any] = {
+        "id": "0e0df3cb-ff8f-4f0a-9830-cfe76145d517",
+        "eventType": "Microsoft.Communication.EmailDeliveryReportReceived",
+        "data": {
+            "sender": "news@contoso.example",
+            "recipient": "ann.smith@example.com",
+            "internetMessageId": message_id,
+            "messageId": "fb9e3380-428f-4e59-95a1-fc82e99a5219",
+            "status": "Bounced",
+            "deliveryStatusDetails": {"statusMessage": "550 5.1.1 User unknown"},
+        },
+    }
+    other = {**event, "data": {**event["data"], "internetMessageId": "<1@azurecomm.net>"}}
+    for each in (event, other):
+        content = json.dumps([each]).encode()
+        await world.services.bounce_intake.keep(content, BounceSource.AZURE)
+    await world.work()
+    [bounce] = world.recorded
+    assert (bounce.subscriber, bounce.kind) == (world.ann.guid, BounceKind.GONE)
 
 
 async def test_a_message_id_of_an_email_to_the_second_list_of_a_message_is_identified(

@@ -97,7 +97,8 @@ def _mail_reports(content: bytes, recipient: str) -> list[BounceReport]:
         return []
     key = mail.message_id or hashlib.sha256(content).hexdigest()
     searched = f"{recipient}\n{mail.searched}"
-    addresses = tuple(each.address for each in judged if each.address)
+    # What is reported may be the mailbox that the email was forwarded to.
+    addresses = (*mail.returned_to, *(each.address for each in judged if each.address))
     return [BounceReport(addresses, judged[0].verdict, searched, key)]
 
 
