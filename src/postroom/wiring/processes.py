@@ -225,7 +225,11 @@ def make_suppression_work(services: Services, settings: Settings) -> Suppression
         services.delivery_figures,
         services.holds,
         services.events,
-        HoldRates(settings.sender.hold_complaints, settings.sender.hold_rejections),
+        HoldRates(
+            settings.sender.hold_complaints,
+            settings.sender.hold_rejections,
+            settings.sender.hold_bounces,
+        ),
     )
     return SuppressionWork(services.store, services.suppressions, limits)
 
