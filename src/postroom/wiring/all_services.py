@@ -188,7 +188,7 @@ class Services:
         self.provider_rates = ProviderRateService(store)
         self.warm_ups = WarmUpService(store)
         self.provider_overview = ProviderOverview(
-            self.provider_rates, self.holds, self.delivery_figures
+            store, self.provider_rates, self.holds, self.delivery_figures
         )
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
 
