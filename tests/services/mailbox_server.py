@@ -1,10 +1,11 @@
-"""A mailbox server that speaks enough IMAP (RFC 3501, 4315, 6851) and POP3 (RFC 1939) for a client
-that fetches emails and marks them as processed."""
+"""A mailbox server that speaks enough IMAP (RFC 3501, 4315, 6851) and POP3 (RFC 1939, 2595) for a
+client that fetches emails and marks them as processed."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class Mailbox:
     """UIDs of mails that the server cannot read."""
     pause: float = 0.0
     """Seconds before each reply."""
+    tls: ssl.SSLContext | None = None
+    """What it offers STARTTLS with."""
 
     def add(self, *mails: bytes) -> None:
         inbox = self.folders["INBOX"]
@@ -51,6 +54,10 @@ class Mailbox:
                 verb, _, rest = rest.partition(" ")
             self.commands.append(verb.upper())
             await asyncio.sleep(self.pause)
+            if verb.upper() == "STARTTLS" and self.tls is not None:
+                writer.write(f"{tag} OK begin\r\n".encode())
+                await writer.start_tls(self.tls)
+                continue
             status = self._imap(verb.upper(), rest, writer)
             if self._breaks(verb.upper()):
                 break
@@ -65,7 +72,8 @@ class Mailbox:
         folder = [*shlex.split(rest), ""][-2 if rest else 0]
         match verb:
             case "CAPABILITY":
-                offered = self.capabilities if "LOGIN" in self.commands else "IMAP4rev1"
+                before = "IMAP4rev1" if self.tls is None else "IMAP4rev1 STARTTLS"
+                offered = self.capabilities if "LOGIN" in self.commands else before
                 writer.write(f"* CAPABILITY {offered}\r\n".encode())
             case "LOGIN":
                 if rest != f'{USER} "{PASSWORD}"':
@@ -108,6 +116,14 @@ class Mailbox:
             verb, _, rest = line.partition(" ")
             self.commands.append(verb)
             match verb:
+                case "CAPA":
+                    extensions = "" if self.tls is None else "STLS\r\n"
+                    writer.write(f"+OK\r\nUSER\r\n{extensions}.\r\n".encode())
+                    continue
+                case "STLS" if self.tls is not None:
+                    writer.write(b"+OK begin\r\n")
+                    await writer.start_tls(self.tls)
+                    continue
                 case "PASS" if rest != PASSWORD:
                     writer.write(b"-ERR wrong password\r\n")
                     continue
@@ -142,7 +158,7 @@ async def serving(mailbox: Mailbox, protocol: str) -> AsyncIterator[int]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await talk(reader, writer)
-        except ConnectionError:  # the client was killed, or the server hangs up
+        except (ConnectionError, ssl.SSLError):  # the client was killed, or one of us hangs up
             writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)

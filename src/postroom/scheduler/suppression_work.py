@@ -3,8 +3,8 @@
 Every ten seconds, one process takes the work items of `mail/suppress`: addresses whose suppressions
 are written onto the rows of subscribers once more, finished messages whose refusals may suppress
 addresses, and messages whose bounces are to be counted. Once per hour, it lifts suppressions that
-have expired. An item is deleted when it is done; one that fails comes back, and is set aside after
-ten attempts.
+have expired, and compares the rates of the last 30 days with what providers tolerate. An item is
+deleted when it is done; one that fails comes back, and is set aside after ten attempts.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class SuppressionWork:
             await self.work_through()
             if clock.monotonic() - self._expired_at >= _EXPIRY_EVERY:
                 await self._suppressions.lift_expired()
+                await self.limits.check_period()
                 self._expired_at = clock.monotonic()
         except DomainError:  # tried again in a moment
             log.exception("suppressions could not be updated")

@@ -8,7 +8,9 @@ from postroom.settings.declaring import SettingGroup, setting
 
 
 def _check_mailbox(url: str) -> None:
-    from postroom.inbound.mailbox import parse_mailbox_url  # late: few processes need IMAP
+    from postroom.inbound.mailbox_connections import (
+        parse_mailbox_url,
+    )  # late: few processes need IMAP
 
     parse_mailbox_url(url)
 

@@ -250,6 +250,13 @@ class SendingSettings(SettingGroup, frozen=True):
         " bounced there because of our reputation or the content; 0: never.",
         parsing.percentage,
     )
+    hold_bounces: float | None = setting(
+        "hold_bounces",
+        "10",
+        "The rest of a message is held back for a day if at least this percentage of it bounced,"
+        " and at least 20 emails; 0: never.",
+        parsing.percentage,
+    )
     retry_first: timedelta = setting(
         "retry_first",
         "5m",

@@ -15,6 +15,7 @@ from postroom.services.accounts.users import UserService
 from postroom.services.audience.bounces.identification import BounceIdentification
 from postroom.services.audience.bounces.intake import BounceIntake
 from postroom.services.audience.bounces.processing import BounceProcessing
+from postroom.services.audience.bounces.sent_addresses import SentAddresses
 from postroom.services.audience.consent.consent_ledger import ConsentLedger
 from postroom.services.audience.consent.ip_digests import IpDigests
 from postroom.services.audience.erasure import PersonalDataService
@@ -187,13 +188,15 @@ class Services:
         self.provider_rates = ProviderRateService(store)
         self.warm_ups = WarmUpService(store)
         self.provider_overview = ProviderOverview(
-            self.provider_rates, self.holds, self.delivery_figures
+            store, self.provider_rates, self.holds, self.delivery_figures
         )
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
 
     def _build_bounces(self, store: Store, keyring: Keyring) -> None:
         self.bounce_intake = BounceIntake(store)
-        self.identification = BounceIdentification(self.messages, self.subscriptions, keyring)
+        self.identification = BounceIdentification(
+            self.messages, self.subscriptions, SentAddresses(self.pages), keyring
+        )
         self.bounces = BounceProcessing(
             self.bounce_intake, self.identification, self.events, self.suppressions.record
         )

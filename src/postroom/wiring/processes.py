@@ -12,7 +12,8 @@ from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
 from postroom.inbound.listener_certificate import ListenerError
 from postroom.inbound.mail_listener import ListenerSettings, MailListener
-from postroom.inbound.mailbox import MailboxError, MailboxReader, parse_mailbox_url
+from postroom.inbound.mailbox import MailboxReader
+from postroom.inbound.mailbox_connections import MailboxError, parse_mailbox_url
 from postroom.mail.bounces.envelope_tokens import PURPOSE, EnvelopeSigner
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.notices import NoticeSender
@@ -224,7 +225,11 @@ def make_suppression_work(services: Services, settings: Settings) -> Suppression
         services.delivery_figures,
         services.holds,
         services.events,
-        HoldRates(settings.sender.hold_complaints, settings.sender.hold_rejections),
+        HoldRates(
+            settings.sender.hold_complaints,
+            settings.sender.hold_rejections,
+            settings.sender.hold_bounces,
+        ),
     )
     return SuppressionWork(services.store, services.suppressions, limits)
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.providers import Provider
 from postroom.services.audience.suppression.delivery_figures import (
     DeliveryFigures,
     MessageFigures,
+    PeriodFigures,
 )
 from postroom.services.audience.suppression.delivery_limits import (
     HoldRates,
     RateKind,
     describe_finding,
     find_high_rates,
+    find_high_rates_of_period,
 )
 
 GMAIL = Provider("gmail.com")
-NEVER = HoldRates(None, None)
+NEVER = HoldRates(None, None, None)
 Found = list[tuple[RateKind, Provider | None, bool]]
 
 
@@ -43,10 +46,33 @@ def at_gmail(**figures: int) -> MessageFigures:
         (at_gmail(bounced=101, rejected=101), NEVER, []),
         (total(bounced=500), HoldRates(), []),
         (total(bounced=501), HoldRates(), [(RateKind.BOUNCES, None, False)]),
+        (total(bounced=1000), HoldRates(), [(RateKind.BOUNCES, None, True)]),
+        (total(bounced=1000), NEVER, [(RateKind.BOUNCES, None, False)]),
+        (total(bounced=300), HoldRates(bounces=2), [(RateKind.BOUNCES, None, True)]),
+        (MessageFigures(DeliveryFigures(100, bounced=19)), HoldRates(), []),
     ],
 )
 def test_rates_that_are_too_high(figures: MessageFigures, rates: HoldRates, found: Found) -> None:
     assert [(e.kind, e.provider, e.holds) for e in find_high_rates(figures, rates)] == found
+
+
+def test_rates_of_30_days_are_those_of_lists_and_providers_together() -> None:
+    small = DeliveryFigures(1000, bounced=60, rejected=11, complained=3)
+    news = ListName("news")
+    figures = PeriodFigures({news: small}, {GMAIL: small})
+    found = [
+        (each.kind, each.provider or each.list_name, each.holds)
+        for each in find_high_rates_of_period(figures, HoldRates())
+    ]
+    assert found == [
+        (RateKind.COMPLAINTS, GMAIL, True),
+        (RateKind.REJECTIONS, GMAIL, True),
+        (RateKind.BOUNCES, GMAIL, False),
+        (RateKind.COMPLAINTS, news, False),
+        (RateKind.BOUNCES, news, False),
+    ]
+    texts = [describe_finding(each) for each in find_high_rates_of_period(figures, NEVER)]
+    assert texts[-1] == "60 of 1,000 emails of list news within 30 days (6.00 %) bounced"
 
 
 def test_a_finding_names_the_limits() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.bounces import BounceKind
-from postroom.mail.bounces.reading import Nature, read_mail
+from postroom.mail.bounces.natures import Nature
+from postroom.mail.bounces.reading import read_mail
 from postroom.services.audience.bounces.classification import classify
 from postroom.transport.smtp.bounce_verdicts import judge_mailbox
-from postroom.transport.smtp.replies import parse_reply
-from postroom.transport.smtp.reply_table import NAMED
+from postroom.transport.smtp.replies import NAMED, parse_reply
 from tests.unit.transport.test_provider_replies import SEEN, STAGES
 
 BOUNCES = Path(__file__).parents[2] / "fixtures" / "bounces"
@@ -40,8 +40,12 @@ def test_dead_mailboxes_are_recognised_and_others_are_not_called_dead(half: str)
     assert len(wrong) <= 0.10 * len(others), wrong
 
 
-@pytest.mark.parametrize(("half", "most_missed"), [("seen", 0), ("unseen", 1)])
-def test_the_formats_of_many_mail_systems_are_understood(half: str, most_missed: int) -> None:
+@pytest.mark.parametrize(
+    ("half", "most_missed", "most_wrong"), [("seen", 0, 0), ("unseen", 1, 0), ("blind", 1, 1)]
+)
+def test_the_formats_of_many_mail_systems_are_understood(
+    half: str, most_missed: int, most_wrong: int
+) -> None:
     mails = tomllib.loads((FORMATS / f"{half}.toml").read_text())
     found = {name: _kinds_of(each["mail"].lstrip().encode()) for name, each in mails.items()}
     missed = [
@@ -51,9 +55,23 @@ def test_the_formats_of_many_mail_systems_are_understood(half: str, most_missed:
         name for name, each in mails.items() if each["kind"] != "gone" and "gone" in found[name]
     ]
     assert len(missed) <= most_missed, missed
-    assert wrong == []
+    assert len(wrong) <= most_wrong, wrong
     if half == "seen":
         assert found == {name: {each["kind"]} for name, each in mails.items()}
+
+
+def test_the_documented_figures_are_those_of_the_formats_that_no_rule_was_written_for() -> None:
+    dead, recognised, others, wrong = 0, 0, 0, 0
+    for half in ("unseen", "blind"):
+        for each in tomllib.loads((FORMATS / f"{half}.toml").read_text()).values():
+            is_called_dead = "gone" in _kinds_of(each["mail"].lstrip().encode())
+            dead += each["kind"] == "gone"
+            others += each["kind"] != "gone"
+            recognised += each["kind"] == "gone" and is_called_dead
+            wrong += each["kind"] != "gone" and is_called_dead
+    text = (Path(__file__).parents[3] / "docs/guides/bounces.md").read_text()
+    assert f"| {recognised} of {dead} |" in text
+    assert f"| {wrong} of {others} |" in text
 
 
 def test_each_bounce_of_the_fixtures_has_a_label() -> None:
@@ -145,6 +163,35 @@ def test_other_mail_is_not_taken_for_a_bounce(
         mail[name] = value
     mail.set_content(text)
     assert read_mail(bytes(mail)).nature.value == nature
+
+
+@pytest.mark.parametrize("status", ["4.4.1", "4.2.2", "5.0.0"])
+def test_a_delay_is_no_bounce(status: str) -> None:
+    delayed = _dsn("450 4.4.1 Connection timed out").replace(b"Action: failed", b"Action: delayed")
+    found = read_mail(delayed.replace(b"4.0.0", status.encode()))
+    assert found.nature is Nature.DELAY
+    assert classify(found) == []
+
+
+def test_a_warning_in_plain_words_is_no_bounce_and_giving_up_is_one() -> None:
+    mail = EmailMessage()
+    mail["From"] = "Mail Delivery System <MAILER-DAEMON@mx.example>"
+    mail["Subject"] = "Warning: message delayed 24 hours"
+    text = "A message that you sent has not yet been delivered to:\n\n  ann@example.com\n\n{}"
+    mail.set_content(text.format("Delivery attempts will continue for some time."))
+    assert read_mail(bytes(mail)).nature is Nature.DELAY
+    mail.set_content(text.format("It could not be delivered for 5 days, and I have given up."))
+    assert read_mail(bytes(mail)).nature is Nature.BOUNCE
+
+
+def test_a_report_with_a_delay_and_a_failure_is_about_the_failure() -> None:
+    both = _dsn("550 5.1.1 User unknown").replace(
+        b"--b--",
+        b"--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example\n\n"
+        b"Final-Recipient: rfc822; b@b.example\nAction: delayed\nStatus: 4.4.1\n\n--b--",
+    )
+    [found] = classify(read_mail(both))
+    assert (found.address, found.verdict.kind) == ("a@b.example", BounceKind.GONE)
 
 
 def test_a_report_of_a_delivery_is_no_bounce() -> None:

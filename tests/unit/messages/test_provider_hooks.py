@@ -295,7 +295,7 @@ async def test_mailgun_verifies_the_signature_and_accepts_a_token_once() -> None
     [
         ({"reason": "suppress-bounce"}, "gone"),
         ({"event": "complained"}, "complaint"),
-        ({"severity": "temporary", "delivery-status": {"code": 452, "message": "4.2.2"}}, "full"),
+        ({"delivery-status": {"code": 552, "message": "5.2.2"}}, "full"),
         ({"delivery-status": {"code": 550, "message": "5.1.1 No such user"}}, "gone"),
         ({"reason": "espblock", "delivery-status": {"code": 550, "message": ""}}, "policy"),
     ],
@@ -303,6 +303,13 @@ async def test_mailgun_verifies_the_signature_and_accepts_a_token_once() -> None
 def test_mailgun_events_have_the_right_kind(event: dict[str, Any], kind: str) -> None:
     [found] = kinds(HOOKS[BounceSource.MAILGUN], mailgun("1", **event))
     assert found[:2] == ("alice@example.com", kind)
+
+
+def test_a_delay_is_no_bounce() -> None:
+    status = {"code": 452, "message": "4.2.2 Mailbox full"}
+    delayed = mailgun("1", severity="temporary", **{"delivery-status": status})
+    assert kinds(HOOKS[BounceSource.MAILGUN], delayed) == []
+    assert kinds(HOOKS[BounceSource.POSTMARK], {**POSTMARK, "Type": "Transient"}) == []
 
 
 # -- Postmark, Brevo, SparkPost, Azure ------------------------------------------------------------

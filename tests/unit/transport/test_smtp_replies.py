@@ -6,6 +6,7 @@ from postroom.transport.contract import FaultScope, Result, ResultKind, same_rep
 from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.reply_table import RULES
+from postroom.transport.smtp.rules.worded_rules import LAST
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
@@ -151,6 +152,9 @@ def test_what_a_provider_said_stops_nobody_elsewhere(
 def test_every_rule_says_where_it_was_seen_and_has_a_reason_for_people() -> None:
     for each in RULES:
         assert each.seen
+        if each in LAST:  # a refusal stays unknown, and stops nobody else
+            assert (each.reason, each.scope) == ("", FaultScope.RECIPIENT)
+            continue
         assert each.reason[0].isupper()
         assert not each.reason.endswith(".")
 

@@ -194,6 +194,14 @@ class PageEmails:
         """
         return [place for place, each in enumerate(self.addresses) if address_key(each) == key]
 
+    def place_of(self, guid: SubscriberGuid) -> int | None:
+        """Return where the email to the subscriber with this GUID is."""
+        wanted, start = bytes.fromhex(guid.replace("-", "")), -1
+        while (start := self._packed.guids.find(wanted, start + 1)) >= 0:
+            if start % _GUID_BYTES == 0:
+                return start // _GUID_BYTES
+        return None
+
     def outcome(self, place: int) -> EmailOutcome:
         outcomes = self._packed.outcomes
         return _OUTCOMES[outcomes[place]] if outcomes else EmailOutcome.PENDING

@@ -1,14 +1,20 @@
-"""The readable text of an email, without the copy of the email that it returns."""
+"""The readable text of an email and its headers, without the copy of the email that it returns."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Iterator
+from email import message_from_string
+from email.errors import MessageError
+from email.header import decode_header, make_header
 from email.message import Message
+from email.utils import getaddresses
 
 MOST_TEXT = 64 * 1024
 """Characters of a part that are looked at: what a mail system writes itself is short."""
+
+_LONGEST_HEADER = 2000
 
 # Where systems that send no MIME parts begin the copy of the original.
 _COPY = re.compile(
@@ -25,6 +31,7 @@ _COPY = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
+_TO = re.compile(r"^[ \t>]*to:[ \t]*(.{1,1000})", re.IGNORECASE | re.MULTILINE)
 _UNSEEN = re.compile(r"<(/?)(?:style|script|head)\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[a-z/!][^<>]*>", re.IGNORECASE)
 _BLANK = re.compile(r"\n[ \t>]*\n")
@@ -53,6 +60,37 @@ def _seen(text: str) -> str:
             seen.append(text[start : tag.start()])
         start, is_seen = tag.end(), bool(tag[1])
     return "\n".join((*seen, text[start:]))
+
+
+def returns_email(message: Message) -> bool:
+    """Return whether an email contains a copy of another one in its text, after something of its
+    own."""
+    for part in _own_parts(message):
+        if part.get_content_maintype() == "text":
+            text = text_of(part)
+            found = _COPY.search(text)
+            if found is not None and text[: found.start()].strip():
+                return True
+    return False
+
+
+def returned_recipients(message: Message) -> list[str]:
+    """Return the addresses to which the email went that is returned, as its own header names them:
+    a report often names the mailbox that it was forwarded to."""
+    fields = list[str]()
+    for part in message.walk():
+        kind = part.get_content_type()
+        if kind == "message/rfc822" and part.is_multipart():
+            returned = part.get_payload(0)
+            fields.append(header_text(returned, "to") if isinstance(returned, Message) else "")
+        elif kind in ("text/rfc822-headers", "message/rfc822-headers"):
+            fields.append(header_text(message_from_string(text_of(part)), "to"))
+        elif kind == "text/plain":
+            text = text_of(part)
+            if (copy := _COPY.search(text)) is not None:
+                found = _TO.search(text, copy.start())
+                fields.append(found[1] if found else "")
+    return [address for _, address in getaddresses(filter(None, fields)) if "@" in address]
 
 
 def own_text(message: Message) -> str:
@@ -84,3 +122,16 @@ def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a text, each on one line."""
     found = (" ".join(each.split()) for each in _BLANK.split(text))
     return [each for each in found if each]
+
+
+def header_text(message: Message, name: str) -> str:
+    """Return a header on one line, decoded as well as possible; empty if there is none."""
+    raw = next((value for each, value in message.raw_items() if each.lower() == name), None)
+    if raw is None:
+        return ""
+    # Some systems write UTF-8 without saying so.
+    text = str(raw).encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:_LONGEST_HEADER]
+    try:
+        return " ".join(str(make_header(decode_header(text))).split())
+    except (LookupError, ValueError, MessageError):
+        return " ".join(text.split())

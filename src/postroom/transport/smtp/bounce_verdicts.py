@@ -9,22 +9,17 @@ from collections.abc import Sequence
 import msgspec
 
 from postroom.domain.messages.bounces import LONGEST_DIAGNOSTIC, BounceKind
-from postroom.transport.smtp.bounce_table import FIRST, LAST
-from postroom.transport.smtp.reply_table import NAMED, RULES
+from postroom.transport.smtp.replies import NAMED
+from postroom.transport.smtp.reply_table import find_rules
 
 GONE_CODES = frozenset({"1.1", "1.2", "1.6", "1.10"})
 """RFC 3463 3.2, RFC 7505: enhanced codes (without their class) that say that the mailbox or its
 domain does not exist."""
 
-_TABLE = (*FIRST, *(each for each in RULES if each.stages & NAMED), *LAST)
-
 _REPLY = re.compile(r"(?<![\w.:-])([45][0-9]{2})(?:[ :]{1,3}|-(?=[45]\.|[^0-9])|$)")
 _STATUS = re.compile(r"(?<![\w.])#?([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![.\w])")
 _CONTINUED = re.compile(r"\s[45][0-9]{2}-([45]\.[0-9]{1,3}\.[0-9]{1,3}(?=\s))?")
 _TYPE = re.compile(r"^\s*(?:smtp|x-[\w-]+|x400|dns|lmtp)\s*;\s*", re.IGNORECASE)
-# Begins only where a word does: otherwise a long word without '@' would be read again and again.
-_ADDRESS = re.compile(r"<?(?<![^\s<>@:;,()])[^\s<>@:;,()]+@[^\s<>:;,()]+>?")
-_URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _LONGEST_SENTENCE = 4000
 _GENERIC = ("", "0.0", "5.0", "3.0")
 """Enhanced codes that say nothing: then the text counts."""
@@ -55,8 +50,7 @@ def judge_mailbox(text: str, status: str = "", *, is_temporary: bool | None = No
     if is_temporary is None:
         is_temporary = (code or own)[:1] == "4"
     code = code if code[:1] == ("4" if is_temporary else "5") else "450" if is_temporary else "550"
-    said = _URL.sub(" ", _ADDRESS.sub(" ", text))
-    kind, by_code = _look_up(code, own.partition(".")[2], said, is_temporary)
+    kind, by_code = _look_up(code, own.partition(".")[2], text, is_temporary)
     return Verdict(kind, own, by_code, text[:LONGEST_DIAGNOSTIC])
 
 
@@ -77,10 +71,11 @@ def _quotes_reply(sentence: str) -> bool:
 
 
 def _look_up(code: str, status: str, text: str, is_temporary: bool) -> tuple[BounceKind, bool]:
-    for rule in _TABLE:
-        if rule.kind is BounceKind.UNKNOWN or not rule.fits(code, status, text):
-            continue
-        if rule.kind is BounceKind.GONE and is_temporary:
-            return BounceKind.TEMPORARY, False
-        return rule.kind, rule.kind is BounceKind.GONE and status in GONE_CODES
-    return (BounceKind.TEMPORARY if is_temporary else BounceKind.UNKNOWN), False
+    rules = find_rules(NAMED, code, status, text)
+    # A rule that says only that it is about the recipient leaves it to the next one to say what.
+    rule = next((each for each in rules if each.kind is not BounceKind.UNKNOWN), None)
+    if rule is None:
+        return (BounceKind.TEMPORARY if is_temporary else BounceKind.UNKNOWN), False
+    if rule.kind is BounceKind.GONE and is_temporary:
+        return BounceKind.TEMPORARY, False
+    return rule.kind, rule.kind is BounceKind.GONE and status in GONE_CODES

@@ -22,9 +22,8 @@ from typing import Protocol
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
-from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, SmtpStage
+from postroom.transport.smtp.replies import NAMED, Extensions, Reply, ReplyReader, SmtpStage
 from postroom.transport.smtp.reply_meaning import accepted, judge
-from postroom.transport.smtp.reply_table import NAMED
 
 PIECE = 64 * 1024
 """Larger emails are written in pieces: a connection lost before the last one leaves no doubt."""

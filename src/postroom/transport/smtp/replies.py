@@ -32,6 +32,13 @@ class SmtpStage(StrEnum):
     CONTENT = "the mail"
 
 
+NAMED = frozenset({SmtpStage.RCPT, SmtpStage.DATA, SmtpStage.CONTENT})
+"""Stages at which the server knows the recipient."""
+
+SESSION = frozenset({SmtpStage.CONNECT, SmtpStage.EHLO, SmtpStage.STARTTLS, SmtpStage.AUTH})
+UNNAMED = SESSION | {SmtpStage.RSET, SmtpStage.MAIL}
+
+
 class Reply(msgspec.Struct, frozen=True):
     """One reply. `status` is the enhanced status code (RFC 3463) or empty; `text` is the whole
     reply on one line, for people; `lines` are those of a multi-line reply, without the code."""
@@ -206,9 +213,6 @@ class ReplyRule:
         self._code = code
         self._only_status = only_status
         self.stages = stages
-
-    def matches(self, stage: SmtpStage, code: str, status: str, text: str) -> bool:
-        return stage in self.stages and self.fits(code, status, text)
 
     def fits(self, code: str, status: str, text: str) -> bool:
         """Return whether a reply matches, whatever it replies to."""

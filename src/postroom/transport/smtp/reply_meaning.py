@@ -17,8 +17,8 @@ import re
 from functools import lru_cache
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply, reply_text
-from postroom.transport.smtp.reply_table import NAMED, RULES
+from postroom.transport.smtp.replies import NAMED, Reply, SmtpStage, parse_reply, reply_text
+from postroom.transport.smtp.reply_table import find_rule
 
 _QUOTED = re.compile(r"\bsaid: ([45][0-9]{2}[ -].*)")
 """The reply of the recipient's provider, as Postfix quotes it."""
@@ -35,12 +35,11 @@ def judge(stage: SmtpStage, reply: Reply) -> Result:
     if stage in NAMED and (quoted := _QUOTED.search(reply.text)) is not None:
         return _judge_quoted(stage, reply, quoted[1])
     code, status = str(reply.code), reply.status.partition(".")[2]
-    for rule in RULES:
-        if rule.matches(stage, code, status, reply.text):
-            if rule.scope is FaultScope.RECIPIENT:
-                return Result(_kind_for_recipient(reply), reply.text, reason=rule.reason)
-            return Result(ResultKind.HELD, reply.text, rule.scope, rule.reason)
-    return Result(_kind_for_recipient(reply), reply.text)
+    rule = find_rule({stage}, code, status, reply.text)
+    if rule is None or rule.scope is FaultScope.RECIPIENT:
+        reason = "" if rule is None else rule.reason
+        return Result(_kind_for_recipient(reply), reply.text, reason=reason)
+    return Result(ResultKind.HELD, reply.text, rule.scope, rule.reason)
 
 
 @lru_cache(maxsize=1)

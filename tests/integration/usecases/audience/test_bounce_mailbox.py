@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import trustme
 
 from postroom.domain.messages.bounces import BOUNCE_QUEUE, BOUNCES
-from postroom.inbound.mailbox import MailboxError, MailboxReader, parse_mailbox_url
+from postroom.inbound import mailbox_connections
+from postroom.inbound.mailbox import MailboxReader
+from postroom.inbound.mailbox_connections import MailboxError, parse_mailbox_url
 from postroom.storage import Store, StoreError
 from postroom.wiring import Services
 from tests.services.dsn_mails import dsn
@@ -41,6 +46,48 @@ async def test_imap_moves_what_is_stored(services: Services, capabilities: str) 
         assert await reader(services, "imap", port).fetch() == 0
     assert len(await stored(services.store)) == 2
     assert len(mailbox.folders["Done mail"]) == 2
+
+
+async def test_imap_expunges_if_the_server_offers_it_only_after_the_login(
+    services: Services,
+) -> None:
+    mailbox = Mailbox("IMAP4rev1 UIDPLUS")
+    mailbox.add(dsn())
+    async with serving(mailbox, "imap") as port:
+        assert await reader(services, "imap", port).fetch() == 1
+    assert "EXPUNGE" in mailbox.commands
+    assert mailbox.folders["INBOX"] == {}
+
+
+@pytest.mark.parametrize(("protocol", "extension"), [("imap", "STARTTLS"), ("pop3", "STLS")])
+async def test_a_password_goes_to_another_machine_only_over_tls(
+    services: Services,
+    protocol: str,
+    extension: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mailbox_connections, "_is_loopback", lambda _: False)
+    plain = Mailbox()
+    async with serving(plain, protocol) as port:
+        with pytest.raises(MailboxError, match=rf"does not offer {extension}. Use {protocol}s://"):
+            await reader(services, protocol, port).fetch()
+    assert not {"LOGIN", "USER", "PASS"} & set(plain.commands)
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    secured = Mailbox(tls=context)
+    secured.add(dsn())
+    async with serving(secured, protocol) as port:
+        with pytest.raises(MailboxError, match="CERTIFICATE_VERIFY_FAILED"):
+            await reader(services, protocol, port).fetch()
+        assert not {"LOGIN", "USER", "PASS"} & set(secured.commands)
+        trusted = tmp_path / "trusted.pem"
+        authority.cert_pem.write_to_path(str(trusted))
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert await reader(services, protocol, port).fetch() == 1
+    begins = secured.commands.index(extension, 2)
+    assert secured.commands.index({"imap": "LOGIN", "pop3": "USER"}[protocol]) > begins
 
 
 async def test_pop3_deletes_what_is_stored(services: Services) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import smtplib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from postroom.domain.messages.bounces import (
     BounceKind,
     BounceSource,
 )
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.inbound.bounce_worker import POISON_QUEUE, BounceWorker
 from postroom.inbound.mail_listener import ListenerSettings, MailListener
@@ -29,7 +32,8 @@ from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import BODIES, FROM, make_list, now, schedule
-from tests.services.dsn_mails import dsn
+from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.services.dsn_mails import complaint, dsn
 from tests.services.waiting import until
 
 DOMAIN = "bounce.contoso.example"
@@ -85,6 +89,11 @@ class World:
 
     async def receive(self, mail: bytes, recipient: str = "") -> None:
         await self.services.bounce_intake.keep(mail, BounceSource.PIPE, recipient)
+
+    async def work_with(self, processing: BounceProcessing) -> None:
+        """The same with what it does to addresses."""
+        self.worker = BounceWorker(self.services.store, processing, lease=60)
+        await self.work()
 
     async def work(self, is_done: Callable[[], bool] | None = None) -> None:
         """Run the worker until nothing is queued."""
@@ -150,6 +159,128 @@ async def test_a_bounce_is_identified_by_the_message_id_and_the_address_together
     await world.work()
     [bounce] = world.recorded
     assert (bounce.subscriber, bounce.address) == (world.ann.guid, world.ann.address)
+
+
+@pytest.mark.parametrize("names_recipient", [True, False])
+async def test_a_spam_report_about_somebody_who_has_left_suppresses_them_on_their_other_lists(
+    services: Services, names_recipient: bool
+) -> None:
+    names = await make_list(services, "one"), await make_list(services, "two")
+    ann = await services.subscriptions.add(names[0], "Ann@example.com", verified=True)
+    for address in ("ann@example.com", "bob@example.com"):
+        await services.subscriptions.add(names[1], address, verified=True)
+    message = await fan_out_whole(services.store, (await schedule(services, "one")).ref)
+    await services.subscriptions.unsubscribe(names[0], ann.guid)
+    world = World(services, message, ann, ann)
+    to = f"{world.tokens.token(ann.guid)}@{DOMAIN}"
+    returned = "To: ANN@example.com" if names_recipient else "To: redacted"
+    await services.bounce_intake.keep(complaint(to=to, returned=returned), BounceSource.SMTP, to)
+    await world.work_with(services.bounces)
+    [blocked] = [each async for each in services.suppressions.all()]
+    assert (blocked.address, blocked.reason) == (ann.address, "complaint")
+    assert (await services.subscriptions.get(names[1], "ann@example.com")).is_suppressed
+    assert not (await services.subscriptions.get(names[1], "bob@example.com")).is_suppressed
+    recorded = await services.suppressions.bounces.of_email(message.ref, ann.address)
+    assert [each.kind for each in recorded] == [BounceKind.COMPLAINT]
+    assert (await services.delivery_figures.count(message)).total.complained == 1
+    assert await blobs(services.store) == []
+
+
+async def test_a_bounce_by_message_id_about_somebody_who_has_left_is_identified(
+    services: Services,
+) -> None:
+    name = await make_list(services)
+    ann = await services.subscriptions.add(name, "Ann@example.com", verified=True)
+    message = await fan_out_whole(services.store, (await schedule(services)).ref)
+    world = World(services, message, ann, ann)
+    message_id = world.mailing.message_id(Recipient(ann.address, ann.guid))
+    await services.subscriptions.unsubscribe(name, ann.guid)
+    await world.receive(dsn(recipient="ann@example.com", returned=f"Message-ID: {message_id}"))
+    await world.work()
+    [bounce] = world.recorded
+    assert (bounce.subscriber, bounce.address) == (ann.guid, ann.address)
+
+
+async def test_a_bounce_of_an_email_to_a_former_address_is_not_about_the_new_one(
+    services: Services,
+) -> None:
+    name = await make_list(services)
+    ann = await services.subscriptions.add(name, "ann@example.com", verified=True)
+    message = await fan_out_whole(services.store, (await schedule(services)).ref)
+    await services.subscriptions.change_address(name, ann.address, "ann@new.example")
+    world = World(services, message, ann, ann)
+    await world.receive(dsn(), f"{world.tokens.token(ann.guid)}@{DOMAIN}")
+    await world.work()
+    [bounce] = world.recorded
+    assert bounce.address == "ann@example.com"
+
+
+async def test_a_bounce_about_somebody_who_was_erased_is_an_event_and_no_longer_kept(
+    services: Services,
+) -> None:
+    name = await make_list(services)
+    ann = await services.subscriptions.add(name, "ann@example.com", verified=True)
+    message = await fan_out_whole(services.store, (await schedule(services)).ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED])
+    await services.personal_data.erase(ann.address)
+    world = World(services, message, ann, ann)
+    to = f"{world.tokens.token(ann.guid)}@{DOMAIN}"
+    await services.bounce_intake.keep(dsn(), BounceSource.SMTP, to)
+    await world.work_with(services.bounces)
+    assert [each async for each in services.suppressions.all()] == []
+    assert await blobs(services.store) == []
+
+    async def is_reported() -> bool:
+        events = (await services.events.page()).events
+        return any("an address that was erased" in each.text for each in events)
+
+    await until(is_reported, seconds=60, what="it is in the activity")
+
+
+@pytest.mark.parametrize("has_copy_in_text", [False, True])
+async def test_a_bounce_that_names_another_recipient_is_identified_by_what_it_returns(
+    world: World, has_copy_in_text: bool
+) -> None:
+    message_id = world.mailing.message_id(Recipient(world.ann.address, world.ann.guid))
+    returned = f"To: Ann <ann.smith@example.com>\nMessage-ID: {message_id}"
+    mail = dsn(recipient="forwarded@elsewhere.example", returned=returned)
+    if has_copy_in_text:
+        mail = (
+            "From: MAILER-DAEMON@mx.example\nSubject: Undelivered mail\n\nYour message could not be"
+            " delivered to:\n\n  forwarded@elsewhere.example\n    550 5.1.1 User unknown\n\n"
+            f"--- Below this line is a copy of the message.\n\nReceived: from x\n{returned}\n"
+        ).encode()
+    await world.receive(mail)
+    await world.receive(mail.replace(b"ann.smith@", b"bob@"))  # it is not Bob's Message-ID
+    await world.work()
+    [bounce] = world.recorded
+    assert (bounce.subscriber, bounce.kind) == (world.ann.guid, BounceKind.GONE)
+
+
+async def test_an_event_of_azure_is_identified_by_the_message_id_that_it_repeats(
+    world: World,
+) -> None:
+    message_id = world.mailing.message_id(Recipient(world.ann.address, world.ann.guid))
+    # learn.microsoft.com: AcsEmailDeliveryReportReceivedEventData
+    event: dict[str, Any] = {
+        "id": "0e0df3cb-ff8f-4f0a-9830-cfe76145d517",
+        "eventType": "Microsoft.Communication.EmailDeliveryReportReceived",
+        "data": {
+            "sender": "news@contoso.example",
+            "recipient": "ann.smith@example.com",
+            "internetMessageId": message_id,
+            "messageId": "fb9e3380-428f-4e59-95a1-fc82e99a5219",
+            "status": "Bounced",
+            "deliveryStatusDetails": {"statusMessage": "550 5.1.1 User unknown"},
+        },
+    }
+    other = {**event, "data": {**event["data"], "internetMessageId": "<1@azurecomm.net>"}}
+    for each in (event, other):
+        content = json.dumps([each]).encode()
+        await world.services.bounce_intake.keep(content, BounceSource.AZURE)
+    await world.work()
+    [bounce] = world.recorded
+    assert (bounce.subscriber, bounce.kind) == (world.ann.guid, BounceKind.GONE)
 
 
 async def test_a_message_id_of_an_email_to_the_second_list_of_a_message_is_identified(

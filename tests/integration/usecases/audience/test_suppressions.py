@@ -23,7 +23,11 @@ from postroom.scheduler.suppression_work import POISON_QUEUE, SuppressionWork
 from postroom.sender.pages.settling import settled
 from postroom.services import entities
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigures
-from postroom.services.audience.suppression.delivery_limits import DeliveryLimits, HoldRates
+from postroom.services.audience.suppression.delivery_limits import (
+    DeliveryLimits,
+    HoldRates,
+    RateFinding,
+)
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
 from postroom.services.audience.suppression.work_items import apply_again
 from postroom.services.messages.sending.holds import Holds
@@ -449,3 +453,30 @@ async def test_figures_and_holds_follow_the_bounces_of_a_message(
     done = await services.messages.get(message.ref)
     assert await services.outcomes.counts(done) == before
     assert (await services.delivery_figures.of_period()).lists[name] == figures.total
+
+
+async def test_complaints_about_many_small_messages_are_noticed_together_and_once(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    await services.subscriptions.add(name, ANN, verified=True)
+    work = work_of(services)
+    found = list[RateFinding]()
+    for number in range(3):
+        message = await fan_out_whole(store, (await schedule(services, name)).ref)
+        await settle(services, message, 0, [EmailOutcome.ACCEPTED])
+        report = bounce(BounceKind.COMPLAINT, f"event {number}")
+        await services.suppressions.record(msgspec.structs.replace(report, ref=message.ref))
+        assert await work.limits.check(message.ref) == []  # one report may be chance
+        await services.suppressions.lift(ANN)
+        found = await work.limits.check_period()
+        assert bool(found) is (number == 2)
+    assert {(each.provider, each.list_name) for each in found} == {
+        (Provider("example.com"), None),
+        (None, name),
+    }
+    [hold] = await services.holds.all()
+    assert "3 of 3 emails at example.com within 30 days (100.00 %)" in hold.reason
+    events = [each.text for each in (await services.events.page()).events]
+    assert any(f"emails of list {name} within 30 days" in each for each in events)
+    assert await work.limits.check_period() == []

@@ -14,6 +14,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.adaptive_rates import AdaptiveRate
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.providers import Provider
 from postroom.domain.messages.refs import MessageRef
@@ -27,7 +28,7 @@ from postroom.services import entities
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.domains.dns_lookups import DnsLookups
 from postroom.services.messages.sending import provider_directory
-from postroom.services.messages.sending.holds import provider_key
+from postroom.services.messages.sending.holds import Fault, provider_key
 from postroom.services.messages.sending.provider_directory import ProviderDirectory
 from postroom.services.messages.sending.provider_rates import PARTITION, TABLE, ProviderLimit
 from postroom.storage import Entity, Insert, Value
@@ -35,6 +36,7 @@ from postroom.transport.contract import THROTTLED, FaultScope, Result, ResultKin
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services
 from tests.integration.usecases.making import make_list, schedule
+from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.services.dns_server import running_dns_server
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import BUSY, until
@@ -121,9 +123,20 @@ async def test_the_rate_settles_near_the_limit_of_one_provider_and_survives_a_re
 
         async with sending(services, server, tmp_path, resolver):
             await until(has_settled, "the rate returns to near the limit")
+            settled_at = time.time()
+
+            def accepted_since() -> int:
+                since = accepted_at(server, ("@one.lan", "@two.lan"))
+                return sum(each >= settled_at for each in since)
+
+            await until(lambda: accepted_since() >= 5 * LIMIT, "some seconds of throughput", 60)
+            stayed = accepted_at(server, ("@one.lan", "@two.lan"))
+            stayed = [each for each in stayed if each >= settled_at][: 5 * LIMIT]
             others = accepted_at(server, ("@other.lan",))
             assert len(others) == 600, "others do not wait"
         assert 0.8 * LIMIT <= seen[-1] <= 1.2 * LIMIT
+        per_second = len(stayed) / (stayed[-1] - stayed[0])
+        assert per_second <= 1.2 * LIMIT, "the server accepts no more, however slow this machine"
         # It may have been throttled once more while the sender stopped.
         assert 0.4 * LIMIT <= (await learned(services)).per_second <= 1.2 * LIMIT
         throttled = len(server.faults())
@@ -307,3 +320,30 @@ async def test_a_rate_that_cannot_be_raised_costs_nothing_after_a_page(
     await limits.admit([Recipient(each, SubscriberGuid("guid")) for each in addresses])
     await limits.conclude(dict.fromkeys(addresses, Result(ResultKind.ACCEPTED, "250 ok")))
     assert changed == ["below.lan"]
+
+
+@only_sqlite
+async def test_a_provider_shows_the_figures_and_the_hold_of_the_domains_at_its_mail_servers(
+    services: Services,
+) -> None:
+    name = await make_list(services)
+    people = ["a@one.lan", "b@two.lan", "c@other.lan"]
+    for each in people:
+        await services.subscriptions.add(name, each, verified=True)
+    message = await fan_out_whole(services.store, (await schedule(services)).ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 3)
+    await services.delivery_figures.count(message)
+    text = "421 4.7.28 unusual rate"
+    key = provider_key(Address("a@one.lan"))
+    await services.holds.open(Fault(FaultScope.PROVIDER, key, text, ""))
+    before = {each.provider: each for each in await services.provider_overview.all()}
+    assert set(before) == {"one.lan", "two.lan", "other.lan"}, "nobody has looked them up"
+    await services.provider_rates.set_limit(BIG, ProviderLimit(5.0, None))
+    with running_dns_server(MAIL_SERVERS) as resolver:
+        directory = ProviderDirectory(services.store, DnsLookups(resolver))
+        await directory.look_up([Address(each) for each in people[:2]])
+    shown = {each.provider: each for each in await services.provider_overview.all()}
+    assert set(shown) == {BIG, "other.lan"}
+    assert shown[BIG].figures.accepted == 2
+    assert shown[BIG].hold is not None
+    assert shown[BIG].per_second == 5.0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from postroom.domain.messages.bounces import BounceKind
-from postroom.mail.bounces.reading import Nature, RecipientReport, ReturnedMail
+from postroom.mail.bounces.natures import Nature
+from postroom.mail.bounces.reading import ReturnedMail
+from postroom.mail.bounces.status_reports import RecipientReport
 from postroom.transport.smtp.bounce_verdicts import Verdict, judge_mailbox, judge_sentences
 
 _KINDS = {
@@ -23,8 +25,9 @@ class JudgedReport(msgspec.Struct, frozen=True):
 
 
 def classify(mail: ReturnedMail) -> list[JudgedReport]:
-    """Return the verdicts of a returned email; none for an ordinary email."""
-    if mail.nature is Nature.ORDINARY:
+    """Return the verdicts of a returned email; none for an ordinary email or one that is only
+    delayed: it may still be delivered."""
+    if mail.nature in (Nature.ORDINARY, Nature.DELAY):
         return []
     if mail.nature is not Nature.BOUNCE:
         first = mail.text[0] if mail.text else ""

@@ -22,6 +22,7 @@ from postroom.mail.bounces.envelope_tokens import (
     FoundMessageId,
     find_message_ids,
 )
+from postroom.services.audience.bounces.sent_addresses import SentAddresses, SentEmail
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.messages.lifecycle import MessageService
 
@@ -29,7 +30,8 @@ _MOST_ADDRESSES: Final = 10
 
 
 class IdentifiedEmail(msgspec.Struct, frozen=True):
-    """The email that a bounce is about. The address is missing if its owner has left the list."""
+    """The email that a bounce is about, and the address that it was sent to. The address is missing
+    if it was erased."""
 
     ref: MessageRef
     list_name: ListName
@@ -39,9 +41,14 @@ class IdentifiedEmail(msgspec.Struct, frozen=True):
 
 class BounceIdentification:
     def __init__(
-        self, messages: MessageService, subscriptions: SubscriptionService, keyring: Keyring
+        self,
+        messages: MessageService,
+        subscriptions: SubscriptionService,
+        sent: SentAddresses,
+        keyring: Keyring,
     ) -> None:
         self._messages = messages
+        self._sent = sent
         self._subscriptions = subscriptions
         self._keyring = keyring
 
@@ -53,20 +60,20 @@ class BounceIdentification:
     async def identify(self, text: str, addresses: Iterable[str]) -> IdentifiedEmail | None:
         """Return the email whose token or Message-ID is in the text; None if there is none of ours,
         or its message has been deleted. `addresses` are those that the bounce names."""
+        candidates = list(dict.fromkeys(addresses))[:_MOST_ADDRESSES]
         identity = self.signer.read(text)
         if identity is not None:
             message = await self._message(identity.ref)
-            return None if message is None else await self._by_guid(message, identity.guid)
-        candidates = list(dict.fromkeys(addresses))[:_MOST_ADDRESSES]
+            if message is None:
+                return None
+            return await self._by_guid(message, identity.guid, candidates)
         for found in find_message_ids(text):
             message = await self._message(found.ref)
             if message is None:
                 continue
             for each in candidates:
-                if (subscriber := await self._by_message_id(message, found, each)) is not None:
-                    return IdentifiedEmail(
-                        found.ref, subscriber.list_name, subscriber.guid, subscriber.address
-                    )
+                if (email := await self._by_message_id(message, found, each)) is not None:
+                    return IdentifiedEmail(found.ref, email.list_name, email.guid, email.address)
         return None
 
     async def _message(self, ref: MessageRef) -> Message | None:
@@ -75,27 +82,42 @@ class BounceIdentification:
         except NoSuch:
             return None
 
-    async def _by_guid(self, message: Message, guid: SubscriberGuid) -> IdentifiedEmail:
+    async def _by_guid(
+        self, message: Message, guid: SubscriberGuid, reported: list[str]
+    ) -> IdentifiedEmail:
+        """Return the email to the subscriber with this GUID. Its page knows the address, also of
+        those who have left: a spam report and one-click unsubscribing often come together."""
+        subscriber = await self._owner(message, guid)
+        candidates = reported if subscriber is None else [subscriber.address, *reported]
+        found = await self._sent.find(message, guid, candidates) or subscriber
+        if found is None:
+            return IdentifiedEmail(message.ref, message.list_name, guid, None)
+        return IdentifiedEmail(message.ref, found.list_name, guid, found.address)
+
+    async def _owner(self, message: Message, guid: SubscriberGuid) -> Subscriber | None:
         for name in _lists_of(message):
             subscriber = await self._subscriptions.by_guid(name, guid)
             if subscriber is not None:
-                return IdentifiedEmail(message.ref, name, guid, subscriber.address)
-        return IdentifiedEmail(message.ref, message.list_name, guid, None)
+                return subscriber
+        return None
 
     async def _by_message_id(
         self, message: Message, found: FoundMessageId, reported: str
-    ) -> Subscriber | None:
-        """Return the subscriber with this address if the Message-ID is that of their email."""
+    ) -> SentEmail | Subscriber | None:
+        """Return the email to this address, or its subscriber, if the Message-ID is that of the
+        email."""
         try:
             address = parse_address(reported)
         except Invalid:
             return None
+        owners: list[SentEmail | Subscriber] = [*await self._sent.to(message, address)]
         for name in _lists_of(message):
             subscriber = await self._subscriptions.find(name, address)
-            if subscriber is not None and self.signer.is_message_id(
-                found, name, subscriber.address
-            ):
-                return subscriber
+            if subscriber is not None:
+                owners.append(subscriber)
+        for each in owners:
+            if self.signer.is_message_id(found, each.list_name, each.address):
+                return each
         return None
 
 

@@ -14,7 +14,8 @@ from datetime import datetime
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.bounces import Bounce, BounceSource
 from postroom.domain.messages.providers import provider_of
-from postroom.mail.bounces.reading import Nature, read_mail
+from postroom.mail.bounces.natures import Nature
+from postroom.mail.bounces.reading import read_mail
 from postroom.services.audience.bounces.classification import classify
 from postroom.services.audience.bounces.identification import BounceIdentification, IdentifiedEmail
 from postroom.services.audience.bounces.intake import BounceIntake
@@ -56,12 +57,18 @@ class BounceProcessing:
             if email is None:
                 unidentified += 1
                 continue
+            if email.address is None:
+                self._note_erased(source, email)
             await self._record(_bounce(report, email, source, received_at))
         if unidentified:
             self._note_unidentified(name, source, unidentified)
         elif reports:
             await self._intake.remove(name)
         return len(reports) - unidentified
+
+    def _note_erased(self, source: BounceSource, email: IdentifiedEmail) -> None:
+        text = f"A bounce ({source}) of message {email.ref} is about an address that was erased"
+        self._events.note(PART, f"{text}; it is not counted.")
 
     def _note_unidentified(self, name: str, source: BounceSource, count: int) -> None:
         log.info("%d bounces in %s (%s) match no email that Postroom sent", count, name, source)
@@ -90,7 +97,8 @@ def _mail_reports(content: bytes, recipient: str) -> list[BounceReport]:
         return []
     key = mail.message_id or hashlib.sha256(content).hexdigest()
     searched = f"{recipient}\n{mail.searched}"
-    addresses = tuple(each.address for each in judged if each.address)
+    # What is reported may be the mailbox that the email was forwarded to.
+    addresses = (*mail.returned_to, *(each.address for each in judged if each.address))
     return [BounceReport(addresses, judged[0].verdict, searched, key)]
 
 

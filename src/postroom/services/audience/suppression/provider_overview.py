@@ -16,7 +16,9 @@ from postroom.services.audience.suppression.delivery_figures import (
 )
 from postroom.services.messages.sending.hold_rows import HoldService
 from postroom.services.messages.sending.holds import Hold
+from postroom.services.messages.sending.provider_directory import stored_providers
 from postroom.services.messages.sending.provider_rates import ProviderRate, ProviderRateService
+from postroom.storage import Store
 from postroom.transport.contract import FaultScope
 
 _MOST: Final = 200
@@ -50,17 +52,36 @@ class ProviderStatus(msgspec.Struct, frozen=True):
 
 class ProviderOverview:
     def __init__(
-        self, rates: ProviderRateService, holds: HoldService, figures: DeliveryFigureService
+        self,
+        store: Store,
+        rates: ProviderRateService,
+        holds: HoldService,
+        figures: DeliveryFigureService,
     ) -> None:
+        self._store = store
         self._rates = rates
         self._holds = holds
         self._figures = figures
 
     async def all(self) -> list[ProviderStatus]:
-        """Return the providers that are limited or held, and the largest others, by name."""
+        """Return the providers that are limited or held, and the largest others, by name.
+
+        Rates are those of the organisation whose mail servers receive the mail, holds and figures
+        those of domains: they are added up once senders have looked up the domains' mail servers.
+        """
         rates = await self._rates.all()
         holds = _by_provider((await self._holds.open_holds()).by_key.values())
-        figures = (await self._figures.of_period()).providers
+        figures = dict((await self._figures.of_period()).providers)
+        if rates:  # otherwise nothing was looked up
+            domains = sorted(figures, key=lambda each: -figures[each].accepted)[:_MOST]
+            domains = [each for each in {*domains, *holds} if each not in rates]
+            for domain, provider in (await stored_providers(self._store, domains)).items():
+                if domain == provider:
+                    continue
+                if (part := figures.pop(domain, None)) is not None:
+                    figures[provider] = figures.get(provider, DeliveryFigures()) + part
+                if (hold := holds.pop(domain, None)) is not None:
+                    holds.setdefault(provider, hold)
         largest = sorted(figures, key=lambda each: -figures[each].accepted)[:_MOST]
         return [
             ProviderStatus(

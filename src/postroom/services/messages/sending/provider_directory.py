@@ -135,3 +135,16 @@ class ProviderDirectory:
         except (DnsUnavailable, TimeoutError):
             return ""
         return hosts[0].rstrip(".") if hosts else ""
+
+
+async def stored_providers(store: Store, domains: Collection[Provider]) -> dict[Provider, Provider]:
+    """Return the providers that receive the mail of these domains, as senders have found out last.
+    Domains that nobody has looked up are left out."""
+    table = store.table(TABLE)
+    wanted = [each for each in domains if not is_known_domain(each)]
+    rows = await asyncio.gather(*(table.get(_PARTITION, ascii_domain(each)) for each in wanted))
+    return {
+        domain: Provider(read(row, "Provider", str))
+        for domain, row in zip(wanted, rows, strict=True)
+        if row is not None
+    }

@@ -68,10 +68,9 @@ def _kind(event: dict[str, Any]) -> BounceKind | None:
     match text_at(event, "event"):
         case "complained":
             return BounceKind.COMPLAINT
-        case "failed":
+        case "failed" if text_at(event, "severity") != "temporary":  # then Mailgun tries again
             if (known := _REASONS.get(text_at(event, "reason"))) is not None:
                 return known
-            is_temporary = text_at(event, "severity") == "temporary"
-            return BounceKind.TEMPORARY if is_temporary else BounceKind.UNKNOWN
+            return BounceKind.UNKNOWN
         case _:
             return None

@@ -23,12 +23,12 @@ _POLICY, _CONTENT, _UNKNOWN = BounceKind.POLICY, BounceKind.CONTENT, BounceKind.
 _COMPLAINT, _AUTO_REPLY = BounceKind.COMPLAINT, BounceKind.AUTO_REPLY
 _CHALLENGE = BounceKind.CHALLENGE
 
-# postmarkapp.com/developer/api/bounce-api: "Bounce types". `Blocked` is about us, not about them.
+# postmarkapp.com/developer/api/bounce-api: "Bounce types". `Blocked` is about us, not about them;
+# `Transient` is only a delay.
 _POSTMARK: Final = {
     "HardBounce": _GONE,
     "BadEmailAddress": _GONE,
     "SoftBounce": _TEMPORARY,
-    "Transient": _TEMPORARY,
     "DnsError": _TEMPORARY,
     "Blocked": _POLICY,
     "DMARCPolicy": _POLICY,

@@ -1,24 +1,45 @@
-"""The rest of the table of replies: what matters only in bounces, and to the verdict on a mailbox.
+"""Rules for replies whose words say more than their code, which many servers choose badly.
 
-`FIRST` is asked before the rules that judge replies during sending, `LAST` after them. A scope has
-no meaning here: nothing in these rules holds or refuses an email.
+`FIRST` comes before the rules that go by codes. `LAST` is what bounces say in plain words, and
+little else: without a reason, a refusal still counts as unknown during sending, so that many alike
+are noticed.
 """
 
 from __future__ import annotations
 
 from postroom.domain.messages.bounces import BounceKind
 from postroom.transport.contract import FaultScope
-from postroom.transport.smtp.replies import ReplyRule
+from postroom.transport.smtp.replies import NAMED, ReplyRule
 
 _GONE, _FULL = BounceKind.GONE, BounceKind.FULL
 _TEMPORARY, _POLICY, _CONTENT = BounceKind.TEMPORARY, BounceKind.POLICY, BounceKind.CONTENT
 
 
+_SCOPES = {
+    BounceKind.POLICY: FaultScope.PROVIDER,
+    BounceKind.CONTENT: FaultScope.MESSAGE,
+}
+
+
 def _rule(
-    kind: BounceKind, seen: str, *texts: str, status: str = "", only_status: str = ".*"
+    kind: BounceKind,
+    seen: str,
+    *texts: str,
+    reason: str = "",
+    status: str = "",
+    only_status: str = ".*",
+    scope: FaultScope | None = None,
 ) -> ReplyRule:
+    scope = scope or _SCOPES.get(kind, FaultScope.RECIPIENT)
     return ReplyRule(
-        FaultScope.RECIPIENT, "", seen, *texts, status=status, only_status=only_status, kind=kind
+        scope,
+        reason,
+        seen,
+        *texts,
+        status=status,
+        only_status=only_status,
+        stages=NAMED,
+        kind=kind,
     )
 
 
@@ -27,6 +48,8 @@ FIRST: tuple[ReplyRule, ...] = (
         _POLICY,
         "Quotas of our own account: Amazon SES, GoDaddy, Mailhostbox",
         r"\b(sending|relay|outgoing|outmail|daily|hourly)\b.{0,20}\bquota",
+        reason="This account has reached the mail server's sending limit",
+        scope=FaultScope.ACCOUNT,
     ),
     _rule(
         _FULL,
@@ -38,7 +61,14 @@ FIRST: tuple[ReplyRule, ...] = (
         r"full (mail ?box|inbox)|too much mail stored|mailbox size limit|enough (\w+ )?space",
         r"quota violation|(mail ?box|disk) space not enough|no (more )?(disk )?space",
         r"bo[iî]te .{0,30}pleine|postfach .{0,20}voll|buz[oó]n .{0,20}lleno|casella piena",
+        reason="The mailbox is full",
         only_status=r"(?!7\.|3\.[14]).*",  # with 5.1.1, too: qmail-toaster
+    ),
+    _rule(
+        _POLICY,
+        "Some filters call a domain that they do not trust an unknown user: 550 5.1.1",
+        r"\b(spf|dkim|dmarc)\b.{0,30}\b(fail|reject|check|policy|required)|unauthenticated",
+        reason="The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
     ),
     _rule(
         _POLICY,
@@ -49,9 +79,10 @@ FIRST: tuple[ReplyRule, ...] = (
         r"blocked (by|using|for) (\w+ ){0,3}(spam|polic|abuse|reputation)|dynamic ip|open proxy",
         r"(from )?(ip( address)?|mail server|network)\b.{0,30}\b(blocked|mismatch|not accept)",
         r"accepting mail from your|access from|resolve your|relay host|server of your isp",
-        r"\b(spf|dkim|dmarc)\b.{0,30}\b(fail|reject|check|policy|required)|unauthenticated",
         r"sender (address |domain )?(rejected|denied|refused|not allowed)(?!.{0,20}recipient)",
         r"mail from \S+ (is )?(rejected|refused|denied|not allowed)|not accepting mail from",
+        r"our system has detected(?!.{0,20}unusual rate)",
+        reason="The recipient's provider blocks our mail server",
     ),
     _rule(
         _CONTENT,
@@ -61,6 +92,7 @@ FIRST: tuple[ReplyRule, ...] = (
         r"unsolicited|worm|phish)",
         r"(spam|virus) (detected|found|message|content|score)|prohibited (attachment|content)",
         r"\b(message|mail|data) size limit",
+        reason="The mail server rejects the content of the message",
         only_status=r"(?!1\.[126]$).*",
     ),
     _rule(
@@ -68,6 +100,7 @@ FIRST: tuple[ReplyRule, ...] = (
         "x.7.1, which filters give for everything, with words that leave no doubt: LiteMail",
         r"\b(no such|unknown|invalid|non-?existent) (local )?(user|recipient|mailbox|account)\b",
         r"\b(user|recipient|mailbox|account) (is )?(unknown|not found|does not exist)\b",
+        reason="The address does not exist",
         only_status=r"7\.1",
     ),
 )
@@ -124,5 +157,10 @@ LAST: tuple[ReplyRule, ...] = (
         only_status=r"(?!7\.).*",
     ),
     _rule(_TEMPORARY, "RFC 3463 3.4, 3.5: the system or the network", status=r"[34]\.[0-9]+"),
-    _rule(_POLICY, "RFC 3463 3.8: security or policy", status=r"7\.[0-9]+"),
+    _rule(
+        _POLICY,
+        "RFC 3463 3.8: security or policy. Without a known text, it says nothing of other emails",
+        status=r"7\.[0-9]+",
+        scope=FaultScope.RECIPIENT,
+    ),
 )

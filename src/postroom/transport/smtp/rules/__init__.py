@@ -1,0 +1,1 @@
+"""The table of replies, in the order in which its rules are asked; see `reply_table.py`."""
