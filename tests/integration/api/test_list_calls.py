@@ -299,7 +299,7 @@ def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
         found = client.get("/lists/news/subscribers/ANN@example.org")
         assert found.status_code == (404 if params else 200)
     blocked = client.get("/lists/news/subscribers/ann@example.org").json()
-    assert blocked["blocked"] == "blocklisted in the imported file"
+    assert blocked["blocked"] == "suppressed: blocklisted in the imported file"
 
 
 def test_an_import_fills_fields_and_an_export_has_them(client: httpx2.Client) -> None:

@@ -113,7 +113,7 @@ def import_file(
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
     or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
     the values of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
-    'cleaned' and 'bounced' block it. Columns named like fields of the list are imported
+    'cleaned' and 'bounced' suppress it. Columns named like fields of the list are imported
     into them. --dry-run shows what each column is used for and what would happen.
 
     Exports of Mailchimp (also the whole zip archive), listmonk, Substack, Ghost, Buttondown, Brevo,
@@ -247,6 +247,8 @@ def _show_report(
     )
     if report.dry_run or report.blocked:
         output.say(f"{report.confirmed:,} newly confirmed, {report.blocked:,} blocked.")
+    if report.suppressed:
+        output.say(f"Addresses {what}suppressed: {report.suppressed:,}")
     if report.tool:
         output.say(f"Recognised as an export of {report.tool}.")
     if report.created_fields:

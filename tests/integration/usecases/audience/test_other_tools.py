@@ -108,7 +108,7 @@ async def test_an_archive_of_mailchimp_is_imported_twice(services: Services, sto
         " confirmed 2019-06-04 11:00:00 from 198.51.100.7"
     )
     cleaned = await services.subscriptions.get("news", "c0@example.com")
-    assert cleaned.blocked == "cleaned in the imported file"
+    assert cleaned.blocked == "suppressed: hard bounce"
 
     before = await everything(store)
     again = await take(services, data)

@@ -32,6 +32,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.consent import BY_IMPORT, ConsentSource
 from postroom.domain.audience.fields import Field, parse_fields
@@ -50,7 +51,6 @@ from postroom.services.audience.files.import_report import (
     RejectedLine,
     UnusableLines,
 )
-from postroom.services.audience.files.import_writer import BATCHES_AT_ONCE, ImportWriter
 from postroom.services.audience.files.reading_ahead import (
     PreparedChunk,
     batches_of,
@@ -58,10 +58,13 @@ from postroom.services.audience.files.reading_ahead import (
     read_ahead,
 )
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.writing.blocked_lines import BlockedLines
+from postroom.services.audience.files.writing.import_writer import BATCHES_AT_ONCE, ImportWriter
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.departures import DepartedFrom, Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.suppression.many_suppressions import ManySuppressions
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
 from postroom.services.concurrency import all_of, retry_on_conflict
 from postroom.services.events import EventService
@@ -81,6 +84,7 @@ class ImportService:
         fields: FieldService,
         counts: ListCounts,
         events: EventService,
+        many_suppressions: ManySuppressions,
     ) -> None:
         self._rows = store.table(entities.LISTS)
         self._lists = lists
@@ -88,6 +92,7 @@ class ImportService:
         self._departures = Departures(store)
         self._suppressions = SuppressionRows(store)
         self._foreign_ids = ForeignIds(store)
+        self._many_suppressions = many_suppressions
         self._events = events
         self._counts = counts
 
@@ -107,15 +112,18 @@ class ImportService:
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
         source: ConsentSource = BY_IMPORT,
+        on_every_list: bool = True,
     ) -> ImportReport:
         """Import a CSV file or an archive of some; it must be seekable. `NoSuch` list; `Invalid`.
 
         `verified` is for new addresses whose line says nothing. `even_unsubscribed` re-subscribes
         people who unsubscribed. `existing` says what becomes of the values of addresses that are on
         the list. `create_fields` declares text fields for unknown columns. `columns` says what
-        columns are used for (`columns.parse_choice`), `date_order` how dates are read. With
-        `dry_run` nothing is written, and the report says what would be done; a new address that
-        occurs again more than `CHUNK_LINES` later counts twice.
+        columns are used for (`columns.parse_choice`), `date_order` how dates are read.
+        `on_every_list` says whether a mailbox that is gone, or a complaint, may be suppressed on
+        every list; otherwise it is on this one. With `dry_run` nothing is written, and the report
+        says what would be done; a new address that occurs again more than `CHUNK_LINES` later
+        counts twice.
         """
         name = (await self._lists.get(list_name)).name
         report = ImportReport(dry_run=dry_run)
@@ -124,10 +132,18 @@ class ImportService:
             chosen={column: parse_choice(text) for column, text in (columns or {}).items()},
             date_order=date_order,
         )
+        blocked_lines = BlockedLines(
+            self._suppressions,
+            self._many_suppressions,
+            name,
+            report,
+            clock.now(),
+            on_every_list=on_every_list,
+        )
         writer = ImportWriter(
             self._rows,
             self._departures,
-            self._suppressions,
+            blocked_lines,
             self._foreign_ids,
             name,
             report,
@@ -189,7 +205,7 @@ class ImportService:
                     if chunk.watched or chunk.incomplete:
                         await self._reject_unwanted(name, prepared)
                     run.reject(report, chunk.rejected)
-                    await writer.look_up_suppressed(chunk)
+                    await writer.suppress(chunk)
                     on_done = _byte_progress(progress, done, chunk, report) if progress else None
                     await writer.write(prepared, on_done)
                     run.reject(report, writer.taken_rejected())

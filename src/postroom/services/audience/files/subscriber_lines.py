@@ -40,7 +40,7 @@ from postroom.services.audience.files.encodings import (
     marked_encoding,
 )
 from postroom.services.audience.files.import_report import RejectedLine
-from postroom.services.audience.files.meanings import Meaning, Standing
+from postroom.services.audience.files.meanings import Blocking, Meaning, Standing, blocking_of
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 
@@ -62,8 +62,9 @@ class Chunk(msgspec.Struct):
     """Some lines of a file. `wanted` has each address with whether it is verified, or None.
 
     `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
-    block, `watched` the line numbers of addresses that the caller watches, and `unsubscribed` those
-    that unsubscribed according to their line and are not wanted. `attributes` has the values of
+    block, `blockings` how lines of other tools say that addresses are blocked, `watched` the line
+    numbers of addresses that the caller watches, and `unsubscribed` those that unsubscribed
+    according to their line and are not wanted. `attributes` has the values of
     fields as JSON, `incomplete` the required field that a line lacks, and `numbers` the numbers of
     both kinds of lines. `details` has what lines say about sign-ups. `lines` counts lines that are
     not `empty`; `repeated` ones are about an address of an earlier line of the chunk.
@@ -73,6 +74,7 @@ class Chunk(msgspec.Struct):
     rejected: list[RejectedLine]
     spellings: dict[AddressKey, Address] = {}
     blocked: dict[AddressKey, str] = {}
+    blockings: dict[AddressKey, Blocking] = {}
     watched: dict[AddressKey, int] = {}
     unsubscribed: dict[AddressKey, Address] = {}
     attributes: dict[AddressKey, str] = {}
@@ -83,6 +85,10 @@ class Chunk(msgspec.Struct):
     empty: int = 0
     repeated: int = 0
     bytes_read: int = 0
+
+    def blocks(self, address: AddressKey) -> bool:
+        """Return whether a line says that an address is blocked."""
+        return address in self.blocked or address in self.blockings
 
 
 class SubscriberFile:
@@ -329,10 +335,14 @@ def _want(
     """Add what a line says to the chunk; return the key of its address.
 
     The first line about an address decides its spelling, the last one its state. If any line says
-    that it has unsubscribed, that counts.
+    that it has unsubscribed, that counts. If any says that it is blocked, it will be suppressed.
     """
     wanted, key = chunk.wanted, address_key(address)
     stands, word = standing
+    if stands is Standing.BLOCKED:
+        known = chunk.blockings.get(key)
+        if known is None or not known.everywhere:
+            chunk.blockings[key] = blocking_of(word)
     if key in chunk.unsubscribed:
         chunk.repeated += 1
         return key
@@ -346,8 +356,6 @@ def _want(
         chunk.blocked.pop(key, None)
         chunk.unsubscribed[key] = address
         return key
-    if stands is Standing.BLOCKED:
-        chunk.blocked[key] = shown(f"{word} in the imported file", longest=_LONGEST_REASON)
     if stands in (Standing.PENDING, Standing.BLOCKED):
         said = False
     elif stands is Standing.CONFIRMED and said is None:

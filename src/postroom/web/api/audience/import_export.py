@@ -19,6 +19,7 @@ from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import ImportResource, describe_import
 from postroom.web.api.documenting import call
 from postroom.web.api.fields import Flag, ListPath, SegmentName
+from postroom.web.api.key_rights import is_limited
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
@@ -88,7 +89,7 @@ async def import_subscribers(
 
     The header line has a column `email` and may have `verified` (true or false), `blocked` (the
     reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
-    address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
+    address from the list; `blocklisted`, `cleaned` and `bounced` suppress it. Columns that have the
     name or label of a field are imported into it. A wrong value rejects its line. The result names
     the columns that were not used. Exports of Mailchimp (also the whole archive), listmonk,
     Substack, Ghost, Buttondown, Brevo, phpList and Keila are recognised by their columns. The file
@@ -120,6 +121,7 @@ async def import_subscribers(
                 existing=existing,
                 create_fields=create_fields or False,
                 dry_run=dry_run or False,
+                on_every_list=not is_limited(request),
             ),
         )
     return respond(describe_import(report))
