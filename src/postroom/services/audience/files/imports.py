@@ -60,6 +60,7 @@ from postroom.services.audience.files.reading_ahead import (
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
 from postroom.services.audience.files.writing.blocked_lines import BlockedLines
 from postroom.services.audience.files.writing.import_writer import BATCHES_AT_ONCE, ImportWriter
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.departures import DepartedFrom, Departures
@@ -122,8 +123,7 @@ class ImportService:
         columns are used for (`columns.parse_choice`), `date_order` how dates are read.
         `on_every_list` says whether a mailbox that is gone, or a complaint, may be suppressed on
         every list; otherwise it is on this one. With `dry_run` nothing is written, and the report
-        says what would be done; a new address that occurs again more than `CHUNK_LINES` later
-        counts twice.
+        says what would be done.
         """
         name = (await self._lists.get(list_name)).name
         report = ImportReport(dry_run=dry_run)
@@ -132,26 +132,29 @@ class ImportService:
             chosen={column: parse_choice(text) for column, text in (columns or {}).items()},
             date_order=date_order,
         )
-        blocked_lines = BlockedLines(
-            self._suppressions,
-            self._many_suppressions,
-            name,
-            report,
-            clock.now(),
-            on_every_list=on_every_list,
-        )
-        writer = ImportWriter(
-            self._rows,
-            self._departures,
-            blocked_lines,
-            self._foreign_ids,
-            name,
-            report,
-            default_verified=verified,
-            existing=existing,
-            source=source,
-        )
         with ExitStack() as stack:
+            planned = stack.enter_context(PlannedRows()) if dry_run else None
+            blocked_lines = BlockedLines(
+                self._suppressions,
+                self._many_suppressions,
+                name,
+                report,
+                clock.now(),
+                on_every_list=on_every_list,
+                planned=planned,
+            )
+            writer = ImportWriter(
+                self._rows,
+                self._departures,
+                blocked_lines,
+                self._foreign_ids,
+                name,
+                report,
+                default_verified=verified,
+                existing=existing,
+                source=source,
+                planned=planned,
+            )
             parts = await in_thread(
                 threading.Event(), lambda: stack.enter_context(opened_parts(file))
             )
@@ -203,7 +206,7 @@ class ImportService:
                     unusable.count(chunk.lines, chunk.empty, chunk.rejected)
                     await writer.unsubscribe(prepared)
                     if chunk.watched or chunk.incomplete:
-                        await self._reject_unwanted(name, prepared)
+                        await self._reject_unwanted(name, prepared, writer.is_planned)
                     run.reject(report, chunk.rejected)
                     await writer.suppress(chunk)
                     on_done = _byte_progress(progress, done, chunk, report) if progress else None
@@ -245,7 +248,12 @@ class ImportService:
         await retry_on_conflict(attempt, "list", name)
         return created
 
-    async def _reject_unwanted(self, name: ListName, prepared: PreparedChunk) -> None:
+    async def _reject_unwanted(
+        self,
+        name: ListName,
+        prepared: PreparedChunk,
+        is_planned: Callable[[AddressKey], bool | None],
+    ) -> None:
         """Reject the lines of addresses that are not on the list and unsubscribed, or lack a value
         that is required."""
         chunk = prepared.chunk
@@ -260,7 +268,11 @@ class ImportService:
                     left_at = await self._departures.left_at(name, address)
                 if left_at is None and address not in chunk.incomplete:
                     continue
-                if await self._rows.get(name, entities.email_row(address)) is None:
+                is_there = is_planned(address)
+                if is_there is None:
+                    row = entities.email_row(address)
+                    is_there = await self._rows.get(name, row) is not None
+                if not is_there:
                     reasons[address] = _reason(left_at, chunk.incomplete.get(address, ""))
 
         await all_of(work() for _ in range(BATCHES_AT_ONCE))

@@ -18,6 +18,7 @@ from postroom.domain.audience.suppressions import Suppression, address_digest
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.meanings import Blocking
 from postroom.services.audience.files.subscriber_lines import Chunk
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.suppression.many_suppressions import (
     ManySuppressions,
     at_once,
@@ -46,6 +47,7 @@ class BlockedLines:
         now: datetime,
         *,
         on_every_list: bool,
+        planned: PlannedRows | None = None,
     ) -> None:
         self._rows = rows
         self._many = many
@@ -53,28 +55,34 @@ class BlockedLines:
         self._report = report
         self._now = now
         self._on_every_list = on_every_list
+        self._planned = planned
         self._digests: SuppressedDigests | None = None
         self._digests_until = 0.0
 
     async def suppress(self, chunk: Chunk) -> dict[AddressKey, list[Suppression]]:
         """Suppress what lines say; return the suppressions of the addresses of a chunk."""
         found = await self._look_up(chunk)
-        new: list[Suppression] = []
+        planned = self._planned.suppressions(chunk.blockings) if self._planned else {}
+        new: dict[AddressKey, Suppression] = {}
 
         async def look(address: AddressKey, blocking: Blocking) -> None:
             wanted = self._suppression(chunk, address, blocking)
             known = found.get(address) or await self._rows.of_address(address)
+            if address in planned:
+                known = [*known, planned[address]]
             if is_covered(wanted, known):
                 found[address] = known
             else:
                 found[address] = [*known, wanted]
-                new.append(wanted)
+                new[address] = wanted
 
         await at_once(look(*each) for each in chunk.blockings.items())
         self._report.suppressed += len(new)
-        if not self._report.dry_run:
-            new.sort(key=lambda each: each.digest)
-            await self._many.suppress(new, besides=self._list)
+        if self._planned is not None:
+            self._planned.suppress(new)
+        else:
+            in_order = sorted(new.values(), key=lambda each: each.digest)
+            await self._many.suppress(in_order, besides=self._list)
         return found
 
     def _suppression(self, chunk: Chunk, address: AddressKey, blocking: Blocking) -> Suppression:

@@ -26,6 +26,7 @@ from postroom.services.audience.files.reading_ahead import AddressBatch, Prepare
 from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
 from postroom.services.audience.files.subscriber_lines import Chunk
 from postroom.services.audience.files.writing.blocked_lines import BlockedLines
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.files.writing.unsubscribed_lines import UnsubscribedLines
 from postroom.services.audience.growth.list_growth import Figures, figures_of
 from postroom.services.audience.signup.departures import Departures
@@ -54,7 +55,9 @@ class ImportWriter:
         default_verified: bool,
         existing: Existing,
         source: ConsentSource,
+        planned: PlannedRows | None = None,
     ) -> None:
+        """In a dry run, `planned` has what would have been written."""
         self._rows = rows
         self._ledger = LedgerRows(rows)
         self._source = source
@@ -74,7 +77,10 @@ class ImportWriter:
         self._now = clock.now()
         # As long as no address was on the list, rows are inserted without reading first.
         self._reads_first = report.dry_run
-        self._unsubscribed = UnsubscribedLines(rows, departures, name, report, source, self._now)
+        self._planned = planned
+        self._unsubscribed = UnsubscribedLines(
+            rows, departures, name, report, source, self._now, planned
+        )
         self._blocked: set[AddressKey] = set()
         """By their lines. A later line does not confirm them: another file of the same tool may
         still list them as subscribed."""
@@ -84,6 +90,11 @@ class ImportWriter:
         """Return how the list's figures have changed since the last call."""
         change, self._change = self._change, Figures()
         return Figures() if self._report.dry_run else change
+
+    def is_planned(self, address: AddressKey) -> bool | None:
+        """Return whether the address would be on the list after the lines so far of a dry run; None
+        if they do not change that."""
+        return None if self._planned is None else self._planned.has(address)
 
     async def suppress(self, chunk: Chunk) -> None:
         """Suppress addresses as lines say, and find those that must not receive email; they are
@@ -140,6 +151,8 @@ class ImportWriter:
         async def attempt() -> None:
             nonlocal guids
             there = await neighbours(self._rows, self._list, addresses)
+            if self._planned is not None:
+                there = self._planned.over(there, addresses)
             self._reads_first = bool(there) or self._report.dry_run
             try:
                 await self._write_part(chunk, addresses, guids, there)
@@ -159,14 +172,22 @@ class ImportWriter:
     ) -> None:
         """Write addresses in one batch, and count them. `Conflict`."""
         operations, added, changed, change = self._operations(chunk, addresses, guids, there)
-        if not self._report.dry_run:
+        if self._planned is None:
             operations += await self._replacements(changed)
             await self._apply(operations, changed)
+        else:
+            self._planned.put(
+                self._new(chunk, address, guid)
+                for address, guid in zip(addresses, guids, strict=True)
+                if address not in there
+            )
+            self._planned.put(new for _, new in changed)
         self._change += change
         self._report.added += added
         self._report.updated += len(changed)
         too_large = len(self._too_large.keys() & set(addresses)) if self._too_large else 0
         self._report.unchanged += len(addresses) - added - len(changed) - too_large
+        self._report.confirmed += sum(new.verified and not old.verified for old, new in changed)
         self._count_states(chunk, addresses, there)
         if chunk.details:
             self._note_owners(chunk, addresses, guids, there)
@@ -214,7 +235,7 @@ class ImportWriter:
             if old is None:
                 verified = self._default_verified if said is None else said
                 if address in chunk.details:
-                    single[address] = self._new(chunk, address, guid, verified=verified)
+                    single[address] = self._new(chunk, address, guid)
                 else:
                     new[verified][address] = guid
                 continue
@@ -266,11 +287,11 @@ class ImportWriter:
                 operations += await self._ledger.added(new, act[0], self._source, act[1], head)
         return operations
 
-    def _new(
-        self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid, *, verified: bool
-    ) -> Subscriber:
-        """Return a subscriber whose line says more than an ordinary one."""
-        details = chunk.details[address]
+    def _new(self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid) -> Subscriber:
+        """Return a new subscriber, whose line may say more than an ordinary one."""
+        details = chunk.details.get(address, {})
+        said = chunk.wanted[address]
+        verified = self._default_verified if said is None else said
         joined = time_of(details.get(Meaning.JOINED, ""), self._now) or self._now
         confirmed = time_of(details.get(Meaning.CONFIRMED_AT, ""), self._now) or joined
         attributes = chunk.attributes.get(address)
@@ -295,9 +316,7 @@ class ImportWriter:
         wanted, default = chunk.wanted, self._default_verified
         for address in addresses:
             said = wanted[address]
-            if address in there:
-                self._report.confirmed += bool(said) and not there[address].verified
-            else:
+            if address not in there:
                 self._report.confirmed += default if said is None else said
         if chunk.blocked:
             self._report.blocked += len(chunk.blocked.keys() & set(addresses))
