@@ -313,6 +313,7 @@ class ImportRuns:
                     even_unsubscribed=run.options.even_unsubscribed,
                     existing=run.options.existing,
                     create_fields=run.options.create_fields,
+                    guess_types=True,
                     columns=dict(run.options.columns),
                     date_order=run.options.date_order,
                     dry_run=is_check,

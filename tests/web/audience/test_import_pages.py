@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.list_rights import ALL_RIGHTS
 from postroom.domain.audience.lists import ListName
@@ -239,6 +240,31 @@ async def test_columns_are_mapped_before_the_import(site: Site, editor: Visitor)
     assert "Import complete." in page
     ann = await site.services.subscriptions.get("news", "ann@example.com")
     assert ann.attributes == {"city": "Bern", "geburtstag": "1990-01-31", "first_name": "Ann"}
+
+
+async def test_unknown_columns_become_fields_of_the_guessed_types(
+    site: Site, editor: Visitor
+) -> None:
+    rows = "".join(
+        f"u{n}@example.com;{n};{'SML'[n % 3]};2026-01-{n % 9 + 1:02};;x\n" for n in range(40)
+    )
+    data = f"email;Age;Size;Since;Nothing;Junk\n{rows}".encode()
+    page, where = await previewed(editor, await upload(editor, data, create_fields="yes"))
+    guessed = {"Age": "new:integer", "Size": "new:choice", "Since": "new:date", "Junk": "new:text"}
+    assert choices(page) == {"email": "address", "Nothing": "skip", **guessed}
+    picked = {**choices(page), "Junk": "skip", "Since": "new:text"}
+    form: dict[str, str | list[str]] = {
+        "column[]": list(picked), "used_as[]": list(picked.values()), "create_fields": "yes",
+        "action": "import",
+    }  # fmt: skip
+    page, _ = await previewed(editor, await editor.post(where, form))
+    assert choices(page) == picked
+    page, _ = await previewed(editor, await editor.post(where, form))
+    assert "Import complete." in page
+    ann = await site.services.subscriptions.get("news", "u4@example.com")
+    assert ann.attributes == {"age": 4, "size": "M", "since": "2026-01-05"}
+    types = (await site.services.fields.get("news")).fields.types
+    assert (types["size"], types["since"]) == (FieldType.CHOICE, FieldType.TEXT)
 
 
 async def test_an_import_is_stopped_and_resumed(

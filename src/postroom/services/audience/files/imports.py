@@ -107,6 +107,7 @@ class ImportService:
         even_unsubscribed: bool = False,
         existing: Existing = Existing.OVERWRITE,
         create_fields: bool = False,
+        guess_types: bool = False,
         columns: Mapping[str, str] | None = None,
         date_order: DateOrder = DateOrder.YEAR_FIRST,
         dry_run: bool = False,
@@ -119,7 +120,8 @@ class ImportService:
 
         `verified` is for new addresses whose line says nothing. `even_unsubscribed` re-subscribes
         people who unsubscribed. `existing` says what becomes of the values of addresses that are on
-        the list. `create_fields` declares text fields for unknown columns. `columns` says what
+        the list. `create_fields` declares fields for unknown columns: of text, or with
+        `guess_types` of the type of their first values, if they have any. `columns` says what
         columns are used for (`columns.parse_choice`), `date_order` how dates are read.
         `on_every_list` says whether a mailbox that is gone, or a complaint, may be suppressed on
         every list; otherwise it is on this one. With `dry_run` nothing is written, and the report
@@ -129,6 +131,7 @@ class ImportService:
         report = ImportReport(dry_run=dry_run)
         plan = ColumnPlan(
             create_fields=create_fields,
+            guess_types=guess_types,
             chosen={column: parse_choice(text) for column, text in (columns or {}).items()},
             date_order=date_order,
         )
@@ -182,7 +185,11 @@ class ImportService:
     ) -> None:
         """Import one CSV file."""
         fields = (await self._fields.of(name)).fields
-        plan = msgspec.structs.replace(plan, fields=fields, least=run.part.least)
+        # The files of an archive may have other values: then a column without a field is text.
+        guess_types = plan.guess_types and not run.part.name
+        plan = msgspec.structs.replace(
+            plan, fields=fields, least=run.part.least, guess_types=guess_types
+        )
         writer.former_names = former_names(fields)
         stop = threading.Event()
         try:

@@ -21,6 +21,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, unprotected
@@ -39,6 +40,7 @@ from postroom.services.audience.files.encodings import (
     checked_encoding,
     marked_encoding,
 )
+from postroom.services.audience.files.guessed_types import ROWS, guessed_type
 from postroom.services.audience.files.import_report import RejectedLine
 from postroom.services.audience.files.meanings import Blocking, Meaning, Standing, blocking_of
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
@@ -114,18 +116,47 @@ class SubscriberFile:
         self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
         check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
+        if plan is not None and plan.create_fields and plan.guess_types:
+            self._guess(plan, stop)
         if places := self._columns.fields.open_places:
             values = distinct_values(
                 RecordLines(self._text, stop, already_read=1), self._columns, places
             )
             self.release()
-            self._plan = msgspec.structs.replace(plan or ColumnPlan(), values=values)
+            self._plan = msgspec.structs.replace(self._plan or ColumnPlan(), values=values)
             self._columns = self._open()
-        self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
+        first = self._first_rows(_SAMPLE, stop)
+        width = len(self._columns.names)
+        self.sample = [[shown(cell) for cell in row[:width]] for row in first]
         self.release()
         self._open()
         self._lines = RecordLines(self._text, stop, already_read=1)
         self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
+
+    def _guess(self, plan: ColumnPlan, stop: threading.Event) -> None:
+        """Read the first rows, and start again with the types of the columns."""
+        rows = self._first_rows(ROWS, stop)
+        guesses: dict[int, FieldType] = {}
+        for place, name in enumerate(self._columns.names):
+            cells = [row[place] for row in rows if place < len(row)]
+            if (kind := guessed_type(name, cells, plan.date_order)) is not None:
+                guesses[place] = kind
+        self.release()
+        self._plan = msgspec.structs.replace(plan, guesses=guesses)
+        self._columns = self._open()
+
+    def _first_rows(self, count: int, stop: threading.Event) -> list[list[str]]:
+        lines, rows = RecordLines(self._text, stop, already_read=1), list[list[str]]()
+        try:
+            for row in csv.reader(lines, delimiter=self._columns.delimiter):
+                lines.used = lines.number
+                if row:
+                    rows.append(row)
+                if len(rows) == count:
+                    break
+        except csv.Error:
+            return rows  # reported with its line when the file is read
+        return rows
 
     @property
     def columns(self) -> list[FileColumn]:
@@ -297,21 +328,6 @@ class SubscriberFile:
         if word not in _TRUTH:
             raise Invalid(VERIFIED, f"'verified' must be true or false, not {shown(word)!r}")
         return _TRUTH[word]
-
-
-def _first_rows(lines: RecordLines, columns: Columns) -> list[list[str]]:
-    """Return the first rows of the file, cut to what can be shown."""
-    rows: list[list[str]] = []
-    try:
-        for row in csv.reader(lines, delimiter=columns.delimiter):
-            lines.used = lines.number
-            if row:
-                rows.append([shown(cell) for cell in row[: len(columns.names)]])
-            if len(rows) == _SAMPLE:
-                break
-    except csv.Error:
-        return rows  # reported with its line when the file is read
-    return rows
 
 
 def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
