@@ -20,7 +20,7 @@ line with an unknown status is rejected: an unknown word verifies nobody.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -84,6 +84,18 @@ def parse_choice(text: str) -> ColumnChoice:
     if text in set(Meaning) - {Meaning.FIELD, Meaning.UNUSED}:
         return ColumnChoice(Meaning(text))
     raise Invalid("columns", f"{shown(text)!r} is nothing that a column can be used for")
+
+
+def read_choices(pairs: Iterable[str]) -> dict[str, str]:
+    """Return what columns are used for, from texts such as `Shoe size=new:integer`. `Invalid`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, use = pair.rpartition("=")  # a name may have one, too
+        if not separator or not name:
+            raise Invalid("column", f"must be NAME=USE, such as Size=new:text, not {shown(pair)!r}")
+        parse_choice(use)
+        found[name] = use
+    return found
 
 
 class ColumnPlan(msgspec.Struct, frozen=True):
