@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.list_rights import ALL_RIGHTS, ListRight, Rights
 from postroom.domain.audience.lists import ListName
 from postroom.web.api.app import ROUTERS
@@ -203,3 +204,15 @@ async def test_a_search_for_few_messages_among_many_reads_a_limited_number_of_ro
         assert responses <= 10
     assert [each["list"] for each in found] == [LIST]
     assert responses >= 3, "no response reads more than some rows"
+
+
+async def test_an_import_with_a_limited_key_suppresses_on_its_list_only(site: Site) -> None:
+    await furnished(site)
+    program = await caller(site, OTHER, ALL_RIGHTS)
+    body = b"email,status\ngone@example.com,bounced\n"
+    response = await program.call(
+        "POST", f"/lists/{OTHER}/import", content=body, headers={"Content-Type": "text/csv"}
+    )
+    assert (response.status_code, response.json()["suppressed"]) == (200, 1), response.text
+    [found] = await site.services.suppressions.of_address(Address("gone@example.com"))
+    assert (found.list_name, found.source) == (OTHER, "import")

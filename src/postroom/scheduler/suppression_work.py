@@ -101,6 +101,8 @@ class SuppressionWork:
         match item.task:
             case SuppressionTask.APPLY:
                 await self._suppressions.apply(Address(item.subject))
+            case SuppressionTask.APPLY_MANY:
+                await self._suppressions.apply_to_many(map(Address, item.subject.split(" ")))
             case SuppressionTask.REFUSED:
                 await self._suppressions.record_refusals(MessageRef(item.subject))
             case SuppressionTask.COUNT:

@@ -133,6 +133,8 @@ class ImportOptions(msgspec.Struct, frozen=True):
     create_fields: bool = False
     columns: tuple[tuple[str, str], ...] = ()
     date_order: DateOrder = DateOrder.YEAR_FIRST
+    on_every_list: bool = False
+    """Whether they may suppress addresses on every list."""
 
 
 class ImportRun:
@@ -311,9 +313,11 @@ class ImportRuns:
                     even_unsubscribed=run.options.even_unsubscribed,
                     existing=run.options.existing,
                     create_fields=run.options.create_fields,
+                    guess_types=True,
                     columns=dict(run.options.columns),
                     date_order=run.options.date_order,
                     dry_run=is_check,
+                    on_every_list=run.options.on_every_list,
                     progress=run.note,
                     on_rejected=run.reject,
                 )

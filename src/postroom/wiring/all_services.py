@@ -39,6 +39,7 @@ from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.signup.welcomes import WelcomeService
 from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigureService
+from postroom.services.audience.suppression.many_suppressions import ManySuppressions
 from postroom.services.audience.suppression.provider_overview import ProviderOverview
 from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.audience.targeting.audiences import AudienceService
@@ -124,7 +125,14 @@ class Services:
         self.welcomes = WelcomeService(store, self.subscriptions)
         self.logos = LogoService(store, self.lists)
         self.foreign_ids = ForeignIds(store)
-        self.imports = ImportService(store, self.lists, self.fields, self.counts, self.events)
+        self.imports = ImportService(
+            store,
+            self.lists,
+            self.fields,
+            self.counts,
+            self.events,
+            ManySuppressions(store, self.lists, self.subscriptions.rows),
+        )
         self.exports = ExportService(self.lists, self.fields, self.subscriptions, self.segments)
         self.search = SubscriberSearch(store, self.lists)
 

@@ -280,6 +280,21 @@ def test_an_address_is_found_whatever_its_case(client: httpx2.Client) -> None:
     assert client.delete("/lists/news/subscribers/Zoe.LEE@example.org").status_code == 204
 
 
+def test_columns_and_dates_are_read_as_the_call_says(client: httpx2.Client) -> None:
+    file = b"Wer,Geburtstag,a=b,Rest\nann@example.org,2/3/1990,7,x\n"
+    headers = {"content-type": "text/csv"}
+    chosen = ["Wer=address", "Geburtstag=new:date", "a=b=new:integer"]
+    params = {"column": chosen, "date_order": "day_first"}
+    result = client.post("/lists/news/import", content=file, headers=headers, params=params)
+    assert result.json()["created_fields"] == ["geburtstag", "a_b"], result.text
+    assert result.json()["ignored_columns"] == ["Rest"]
+    found = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert found["attributes"] == {"geburtstag": "1990-03-02", "a_b": 7}
+    for wrong in ({"column": "Wer"}, {"column": "Wer=x"}, {"date_order": "random"}):
+        refused = client.post("/lists/news/import", content=file, headers=headers, params=wrong)
+        assert refused.status_code == 422, refused.text
+
+
 def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
     file = b"email,status,city\nann@example.org,blocklisted,Rome\n"
     headers = {"content-type": "text/csv"}
@@ -299,7 +314,7 @@ def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
         found = client.get("/lists/news/subscribers/ANN@example.org")
         assert found.status_code == (404 if params else 200)
     blocked = client.get("/lists/news/subscribers/ann@example.org").json()
-    assert blocked["blocked"] == "blocklisted in the imported file"
+    assert blocked["blocked"] == "suppressed: blocklisted in the imported file"
 
 
 def test_an_import_fills_fields_and_an_export_has_them(client: httpx2.Client) -> None:

@@ -73,6 +73,15 @@ def test_fields_are_filled_and_created(cli: CommandLine) -> None:
     assert "0 updated, 1 unchanged" in kept
 
 
+def test_dates_are_read_in_the_order_that_is_said(cli: CommandLine) -> None:
+    (cli.folder / "people.csv").write_text("email,Born\nann@example.org,2/3/1990\n")
+    command = ("subscriber", "import", "news", "people.csv", "--column", "Born=new:date")
+    assert "must be a date" in cli.run(*command).stdout
+    cli.ok(*command, "--date-order", "month_first")
+    [ann] = cli.json("subscriber", "ls", "news")["items"]
+    assert ann["attributes"] == {"born": "1990-02-03"}
+
+
 def test_a_dry_run_shows_what_an_import_would_do(cli: CommandLine) -> None:
     (cli.folder / "people.csv").write_text(
         "Mail,Status,City\nann@example.org,confirmed,Rome\nbob@example.org,blocklisted,Oslo\n"

@@ -120,7 +120,7 @@ def test_a_wrong_value_does_not_keep_anybody_from_being_unsubscribed_or_blocked(
     chunk = only("email,age,status\na@b.org,old,unsubscribed\nb@b.org,old,cleaned\n")
     assert chunk.rejected == []
     assert list(chunk.unsubscribed) == ["a@b.org"]
-    assert list(chunk.blocked) == ["b@b.org"]
+    assert list(chunk.blockings) == ["b@b.org"]
 
 
 def test_empty_cells_say_nothing_and_later_lines_count() -> None:

@@ -20,7 +20,15 @@ from postroom.domain.audience.rules import (
     parse_rule,
     text_of,
 )
-from postroom.domain.audience.rules.syntax import AllOf, AnyOf, Comparison, Not, Operator
+from postroom.domain.audience.rules.syntax import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Not,
+    Operator,
+    Period,
+    Unit,
+)
 
 TODAY = date(2026, 3, 31)
 FIELDS = {
@@ -256,13 +264,16 @@ def test_an_explanation_says_of_each_part_whether_it_holds() -> None:
 # -- against a model -------------------------------------------------------------------------
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=4)
+EDGES = (7, 8, 14, 15, 28, 30, 31, 32, 59, 60, 61, 365, 366)
+"""Days before today at which periods may begin."""
 few_texts = st.sampled_from(["a", "A", "b", "ab", "Straße", "STRASSE", ""])
 literals: dict[FieldType, st.SearchStrategy[Any]] = {
     FieldType.TEXT: few_texts | texts,
     FieldType.INTEGER: st.integers(-3, 3),
     FieldType.NUMBER: st.sampled_from([-1.5, 0, 0.25, 3.0]),
     FieldType.BOOLEAN: st.booleans(),
-    FieldType.DATE: st.dates(TODAY - timedelta(days=3), TODAY + timedelta(days=3)),
+    FieldType.DATE: st.dates(TODAY - timedelta(days=3), TODAY + timedelta(days=3))
+    | st.sampled_from([TODAY - timedelta(days=each) for each in EDGES]),
     FieldType.CHOICE: few_texts,
 }
 several = st.lists(few_texts.filter(bool), max_size=3)
@@ -285,14 +296,17 @@ def comparison(draw: st.DrawFn) -> Rule:
             FieldType.CHOICE: "= != in not_in contains",
             FieldType.CHOICES: "contains in not_in",
             FieldType.INTEGER: "= != in not_in < <= > >=",
-            FieldType.NUMBER: "= != in < <= > >=",
+            FieldType.NUMBER: "= != in not_in < <= > >=",
             FieldType.BOOLEAN: "= !=",
-            FieldType.DATE: "= != < <= > >= before after not_in",
+            FieldType.DATE: "= != < <= > >= before after in not_in within",
         }[kind]
         .replace("s_", "s ")
         .replace("not_", "not ")
     )
     operator = Operator(draw(st.sampled_from([*_words(usable), "is empty", "is not empty"])))
+    if operator is Operator.WITHIN:
+        period = Period(draw(st.integers(1, 4)), draw(st.sampled_from(Unit)))
+        return Comparison(name, operator, period=period)
     literal = literals[FieldType.TEXT if kind is FieldType.CHOICES else kind]
     if operator in (Operator.EMPTY, Operator.NOT_EMPTY):
         values: tuple[Any, ...] = ()
@@ -327,15 +341,15 @@ received = st.sampled_from([SENT, UNSENT]).map(
 rules_with_messages = rules_of(comparison() | received)
 
 
-def model(rule: Rule, row: Mapping[str, Any]) -> bool:
+def model(rule: Rule, row: Mapping[str, Any], today: date = TODAY) -> bool:
     """What a rule means, written as plainly as possible."""
     match rule:
         case Not(part):
-            return not model(part, row)
+            return not model(part, row, today)
         case AllOf(parts):
-            return min(model(each, row) for each in parts)
+            return min(model(each, row, today) for each in parts)
         case AnyOf(parts):
-            return max(model(each, row) for each in parts)
+            return max(model(each, row, today) for each in parts)
     if rule.operator is Operator.RECEIVED:
         return row["email"] in RECEIVED[str(rule.values[0])]
     value = row.get(rule.field)
@@ -368,7 +382,22 @@ def model(rule: Rule, row: Mapping[str, Any]) -> bool:
             return bool(known[0] > wanted[0])
         case Operator.AT_LEAST:
             return bool(known[0] >= wanted[0])
+        case Operator.WITHIN if rule.period is not None:
+            return bool(begins(rule.period, today) <= known[0] <= today)
     raise AssertionError(rule)
+
+
+def begins(period: Period, today: date) -> date:
+    """The first day of a period, found by looking at one day after the other."""
+    if period.unit in (Unit.DAYS, Unit.WEEKS):
+        return today - timedelta(days=period.count * (7 if period.unit is Unit.WEEKS else 1))
+    months = period.count * (12 if period.unit is Unit.YEARS else 1)
+    day = today
+    while months:  # to the last day of the month before
+        day, months = day.replace(day=1) - timedelta(days=1), months - 1
+    while day.day > today.day:
+        day -= timedelta(days=1)
+    return day
 
 
 def plain(value: Any) -> Any:

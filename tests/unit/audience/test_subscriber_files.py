@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import protected, unprotected
 from postroom.services.audience.files.columns import EMAIL_NAMES
-from postroom.services.audience.files.meanings import STATUS_WORDS, Meaning, Standing
+from postroom.services.audience.files.meanings import STATUS_WORDS, Blocking, Meaning, Standing
 from postroom.services.audience.files.record_lines import LONGEST_RECORD
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
 
@@ -294,7 +294,10 @@ def test_statuses_of_other_tools_are_understood(standing: Standing, word: str) -
                 assert (chunk.wanted, list(chunk.unsubscribed)) == ({}, ["ann@b.org"])
             case Standing.BLOCKED:
                 assert chunk.wanted == {"ann@b.org": False}
-                assert chunk.blocked == {"ann@b.org": f"{written.strip()} in the imported file"}
+                [(address, blocking)] = chunk.blockings.items()
+                own = f"{written.strip()} in the imported file"
+                assert (address, blocking.everywhere) == ("ann@b.org", blocking.reason != own)
+                assert blocking.reason in (own, "hard bounce", "complaint")
 
 
 def test_a_status_that_nobody_knows_verifies_nobody() -> None:
@@ -308,7 +311,7 @@ def test_a_status_that_nobody_knows_verifies_nobody() -> None:
 def test_a_state_may_be_a_place() -> None:
     chunk = only("email,state\nann@b.org,CA\nbob@b.org,blocklisted\ncem@b.org,Active\n")
     assert chunk.wanted == {"ann@b.org": None, "bob@b.org": False, "cem@b.org": True}
-    assert list(chunk.blocked) == ["bob@b.org"]
+    assert list(chunk.blockings) == ["bob@b.org"]
 
 
 def test_the_strictest_of_several_columns_counts() -> None:
@@ -325,7 +328,32 @@ def test_the_strictest_of_several_columns_counts() -> None:
         "ann@b.org": True, "cem@b.org": False, "dan@b.org": False, "eve@b.org": False,
     }  # fmt: skip
     assert list(chunk.unsubscribed) == ["bob@b.org"]
-    assert chunk.blocked == {"cem@b.org": "blacklisted in the imported file"}
+    assert chunk.blockings == {
+        "cem@b.org": Blocking("blacklisted in the imported file", everywhere=False)
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("cleaned", "bounced", "unreachable", "undeliverable"), "hard bounce"),
+        (("complained", "marked as spam", "abuse"), "complaint"),
+        (("soft bounced", "blocklisted", "banned", "by admin"), ""),
+    ],
+)
+def test_a_mailbox_that_is_gone_and_a_complaint_count_everywhere(
+    words: tuple[str, ...], reason: str
+) -> None:
+    for word in words:
+        [found] = only(f"email,status\nann@b.org,{word}\n").blockings.values()
+        assert found == Blocking(reason or f"{word} in the imported file", everywhere=bool(reason))
+
+
+def test_a_blocked_line_counts_besides_one_that_unsubscribes() -> None:
+    for order in (("cleaned", "unsubscribed"), ("unsubscribed", "cleaned")):
+        lines = "".join(f"ann@b.org,{each}\n" for each in order)
+        chunk = only(f"email,status\n{lines}")
+        assert (list(chunk.unsubscribed), list(chunk.blockings)) == (["ann@b.org"],) * 2
 
 
 def test_a_line_does_not_resubscribe_what_another_line_unsubscribes() -> None:

@@ -11,7 +11,10 @@ import re
 import httpx2
 import pytest
 
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
+from postroom.domain.audience.list_rights import ALL_RIGHTS
 from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.users import Role
 from postroom.services.audience.files import reading_ahead
@@ -19,6 +22,7 @@ from postroom.services.audience.files.import_report import ImportReport
 from postroom.web.background import ImportRun, Stage
 from tests.integration.usecases.audience.test_other_tools import mailchimp
 from tests.web.site import Site, Visitor
+from tests.web.test_list_rights import member
 
 HERE = "/lists/news/import"
 
@@ -184,7 +188,7 @@ async def test_a_preview_says_what_will_happen_before_anything_is_written(
     assert [each for each in found if found[each].may_receive] == [
         "ann@example.com", "kim@example.com",
     ]  # fmt: skip
-    assert found["bad@example.com"].blocked == "blocklisted in the imported file"
+    assert found["bad@example.com"].blocked == "suppressed: blocklisted in the imported file"
     # Somebody who left elsewhere is not brought back by another file, either.
     page, _ = await finished(editor, await upload(editor, b"email\ngone@example.com\n"))
     assert "only the owner can subscribe again" in page
@@ -238,6 +242,31 @@ async def test_columns_are_mapped_before_the_import(site: Site, editor: Visitor)
     assert ann.attributes == {"city": "Bern", "geburtstag": "1990-01-31", "first_name": "Ann"}
 
 
+async def test_unknown_columns_become_fields_of_the_guessed_types(
+    site: Site, editor: Visitor
+) -> None:
+    rows = "".join(
+        f"u{n}@example.com;{n};{'SML'[n % 3]};2026-01-{n % 9 + 1:02};;x\n" for n in range(40)
+    )
+    data = f"email;Age;Size;Since;Nothing;Junk\n{rows}".encode()
+    page, where = await previewed(editor, await upload(editor, data, create_fields="yes"))
+    guessed = {"Age": "new:integer", "Size": "new:choice", "Since": "new:date", "Junk": "new:text"}
+    assert choices(page) == {"email": "address", "Nothing": "skip", **guessed}
+    picked = {**choices(page), "Junk": "skip", "Since": "new:text"}
+    form: dict[str, str | list[str]] = {
+        "column[]": list(picked), "used_as[]": list(picked.values()), "create_fields": "yes",
+        "action": "import",
+    }  # fmt: skip
+    page, _ = await previewed(editor, await editor.post(where, form))
+    assert choices(page) == picked
+    page, _ = await previewed(editor, await editor.post(where, form))
+    assert "Import complete." in page
+    ann = await site.services.subscriptions.get("news", "u4@example.com")
+    assert ann.attributes == {"age": 4, "size": "M", "since": "2026-01-05"}
+    types = (await site.services.fields.get("news")).fields.types
+    assert (types["size"], types["since"]) == (FieldType.CHOICE, FieldType.TEXT)
+
+
 async def test_an_import_is_stopped_and_resumed(
     site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,3 +309,20 @@ async def test_an_archive_of_another_tool_is_recognised(site: Site, editor: Visi
     assert (await editor.get("/lists/news/subscribers/s1@example.com")).text.count(
         "<dt>Consent"
     ) == 1
+
+
+async def test_somebody_with_rights_on_one_list_suppresses_on_that_list(
+    site: Site, editor: Visitor
+) -> None:
+    data = b"email,status\ngone@example.com,bounced\n"
+    manager = await member(site, "news", ALL_RIGHTS)
+    page, _ = await previewed(manager, await upload(manager, data))
+    assert "<strong>1</strong> address will be suppressed: on this list." in page
+    await finished(manager, await upload(manager, data))
+    [own] = await site.services.suppressions.of_address(Address("gone@example.com"))
+    assert own.list_name == "news"
+    page, _ = await previewed(editor, await upload(editor, data))
+    assert "will be suppressed: on every list after a hard bounce or a complaint" in page
+    await finished(editor, await upload(editor, data))
+    found = await site.services.suppressions.of_address(Address("gone@example.com"))
+    assert [each.list_name for each in found] == [None, "news"]

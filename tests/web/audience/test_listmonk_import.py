@@ -77,7 +77,9 @@ async def test_states_and_attributes_come_along(
         "name_attribute": "=x", "nested": '{"a":1}',
     }  # fmt: skip
     assert not (await get("news", "bob@example.com")).verified
-    assert (await get("news", "dan@example.com")).blocked == "blocklisted in the imported file"
+    assert (
+        await get("news", "dan@example.com")
+    ).blocked == "suppressed: blocklisted in the imported file"
     again = await imported(site, listmonk, "1")
     assert (again.added, again.updated, again.unsubscribed, again.rejected) == (0, 0, 0, 0)
 

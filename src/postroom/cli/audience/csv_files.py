@@ -21,6 +21,7 @@ from postroom.cli.support import output
 from postroom.cli.support.output import STANDARD, FileError, written
 from postroom.cli.support.running import call, read_pairs, with_settings
 from postroom.folders import open_private
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import describe_import
 
@@ -71,6 +72,14 @@ _OPTIONS = (
         help="What a column is used for: skip, address, status, note, foreign_id (the id in old"
         " unsubscribe links), field:NAME, new:text, new:choices and so on. Repeatable.",
     ),
+    click.option(
+        "--date-order",
+        type=click.Choice([each.value for each in DateOrder]),
+        default=DateOrder.YEAR_FIRST.value,
+        show_default=True,
+        help="How dates such as 2/3/2026 are read. With year_first, their lines are rejected;"
+        " 2026-01-31 and 31.1.2026 are understood in any order.",
+    ),
 )
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -106,6 +115,7 @@ def import_file(
     dry_run: bool,
     rejected: str | None,
     columns: tuple[str, ...],
+    date_order: str,
     as_json: bool,
 ) -> None:
     """Import the addresses of a CSV file into a list.
@@ -113,7 +123,7 @@ def import_file(
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
     or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
     the values of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
-    'cleaned' and 'bounced' block it. Columns named like fields of the list are imported
+    'cleaned' and 'bounced' suppress it. Columns named like fields of the list are imported
     into them. --dry-run shows what each column is used for and what would happen.
 
     Exports of Mailchimp (also the whole zip archive), listmonk, Substack, Ghost, Buttondown, Brevo,
@@ -126,7 +136,7 @@ def import_file(
     """
     options = ImportChoices(
         encoding, verified, even_unsubscribed, Existing(existing), create_fields, dry_run,
-        read_pairs(columns, "--column"), rejected,
+        read_pairs(columns, "--column"), DateOrder(date_order), rejected,
     )  # fmt: skip
     with _opened(source) as file:
         run_import(settings, list_name, file, options, as_json=as_json)
@@ -142,6 +152,7 @@ class ImportChoices(msgspec.Struct, frozen=True):
     create_fields: bool
     dry_run: bool
     columns: Mapping[str, str]
+    date_order: DateOrder
     rejected: str | None
 
 
@@ -165,6 +176,7 @@ def run_import(
                 existing=choices.existing,
                 create_fields=choices.create_fields,
                 columns=choices.columns,
+                date_order=choices.date_order,
                 dry_run=choices.dry_run,
                 progress=lambda done, report: advance(done, report.lines),
                 on_rejected=on_rejected_line,
@@ -247,6 +259,8 @@ def _show_report(
     )
     if report.dry_run or report.blocked:
         output.say(f"{report.confirmed:,} newly confirmed, {report.blocked:,} blocked.")
+    if report.suppressed:
+        output.say(f"Addresses {what}suppressed: {report.suppressed:,}")
     if report.tool:
         output.say(f"Recognised as an export of {report.tool}.")
     if report.created_fields:

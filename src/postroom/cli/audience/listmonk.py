@@ -10,6 +10,7 @@ import click
 from postroom.cli.audience.csv_files import ImportChoices, import_options, run_import
 from postroom.cli.support import output
 from postroom.cli.support.running import read_pairs, with_settings
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import Existing
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def import_listmonk(
     dry_run: bool,
     rejected: str | None,
     columns: tuple[str, ...],
+    date_order: str,
     as_json: bool,
 ) -> None:
     """Import the subscribers of a listmonk list, with their states, through its API.
@@ -74,7 +76,7 @@ def import_listmonk(
         return
     choices = ImportChoices(
         None, verified, even_unsubscribed, Existing(existing), create_fields, dry_run,
-        {**dict(USES), **read_pairs(columns, "--column")}, rejected,
+        {**dict(USES), **read_pairs(columns, "--column")}, DateOrder(date_order), rejected,
     )  # fmt: skip
     with asyncio.run(_read(api, source)) as file:
         run_import(settings, list_name, file, choices, as_json=as_json)

@@ -233,8 +233,11 @@ class ImportResource(Resource, frozen=True):
 
     `unchanged` and `unsubscribed` are parts of `updated`: already on the list with the same
     values, and removed from the list. `confirmed` counts those who are verified now and were not,
-    `blocked` those whom their line blocks. `created_fields` were declared for unknown columns.
-    `errors` has up to 10,000 of the rejected lines. With `dry_run` nothing was written.
+    `blocked` those whom their line or a suppression blocks, `suppressed` the addresses that the
+    import suppressed: on every list after a hard bounce or a complaint, otherwise on this list. A
+    key that is limited to selected lists suppresses on this list only. `created_fields` were
+    declared for unknown columns. `errors` has up to 10,000 of the rejected lines. With `dry_run`
+    nothing was written.
     """
 
     dry_run: bool
@@ -244,6 +247,7 @@ class ImportResource(Resource, frozen=True):
     unchanged: int
     unsubscribed: int
     blocked: int
+    suppressed: int
     confirmed: int
     rejected: int
     columns: list[ColumnResource]
@@ -264,6 +268,7 @@ def describe_import(report: ImportReport) -> ImportResource:
         unchanged=report.unchanged,
         unsubscribed=report.unsubscribed,
         blocked=report.blocked,
+        suppressed=report.suppressed,
         confirmed=report.confirmed,
         rejected=report.rejected,
         columns=[

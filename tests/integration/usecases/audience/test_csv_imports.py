@@ -309,8 +309,8 @@ async def test_nobody_who_is_blocked_or_unsubscribed_elsewhere_gets_mail(
     found = (await services.subscriptions.page("news")).subscribers
     assert [each.address for each in found if each.may_receive] == ["ann@example.org"]
     assert {str(each.address): each.blocked for each in found if each.blocked} == {
-        "cem@example.org": "blocklisted in the imported file",
-        "kim@example.org": "bounced in the imported file",
+        "cem@example.org": "suppressed: blocklisted in the imported file",
+        "kim@example.org": "suppressed: hard bounce",
     }
     assert await check_rows_agree(store) == 4
     again = await take(services, "email\nBOB@example.org\nleo@example.org\n", verified=True)

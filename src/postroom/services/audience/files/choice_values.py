@@ -1,14 +1,14 @@
-"""The values of columns whose cells have several choices, such as the tags of other tools."""
+"""The values of columns with one or several choices in a cell, such as the tags of other tools."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.field_types import split_choices
+from postroom.domain.audience.field_types import FieldType, split_choices
 from postroom.domain.audience.fields import LONGEST_CHOICE, MOST_CHOICES, Field
 from postroom.services.audience.files.cells import unprotected
 from postroom.services.audience.files.columns import Columns
@@ -18,7 +18,7 @@ _MOST_CELLS: Final = 10_000  # different ones that are remembered, so as not to 
 
 
 def distinct_values(
-    lines: RecordLines, columns: Columns, places: Collection[int]
+    lines: RecordLines, columns: Columns, places: Mapping[int, FieldType]
 ) -> dict[int, tuple[str, ...]]:
     """Return the different values of columns, in the order of their first lines. After one more
     than a field can have, it does not look for others."""
@@ -33,7 +33,7 @@ def distinct_values(
                     if place < len(row) and (cell := row[place]) not in seen[place]:
                         if len(seen[place]) < _MOST_CELLS:
                             seen[place].add(cell)
-                        _collect(values[place], cell)
+                        _collect(values[place], cell, places[place])
         except csv.Error:  # reported with its line when the file is used
             lines.used = lines.number
             rows = csv.reader(lines, delimiter=columns.delimiter)
@@ -41,8 +41,10 @@ def distinct_values(
         return {place: tuple(found.values()) for place, found in values.items()}
 
 
-def _collect(found: dict[str, str], cell: str) -> None:
-    for each in split_choices(unprotected(cell)):
+def _collect(found: dict[str, str], cell: str, kind: FieldType) -> None:
+    text = unprotected(cell).strip()
+    several = [text] if kind is FieldType.CHOICE and text else split_choices(text)
+    for each in several:
         if len(each) <= LONGEST_CHOICE and each.isprintable() and len(found) <= MOST_CHOICES:
             found.setdefault(each.casefold(), each)
 

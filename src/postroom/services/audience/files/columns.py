@@ -20,13 +20,13 @@ line with an unknown status is rejected: an unknown word verifies nobody.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from postroom.domain.audience.field_types import FieldType
-from postroom.domain.audience.fields import Fields
+from postroom.domain.audience.fields import MOST_FIELDS, Fields
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, squeezed
 from postroom.services.audience.files.field_columns import DateOrder, FieldColumns
@@ -86,17 +86,31 @@ def parse_choice(text: str) -> ColumnChoice:
     raise Invalid("columns", f"{shown(text)!r} is nothing that a column can be used for")
 
 
+def read_choices(pairs: Iterable[str]) -> dict[str, str]:
+    """Return what columns are used for, from texts such as `Shoe size=new:integer`. `Invalid`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, use = pair.rpartition("=")  # a name may have one, too
+        if not separator or not name:
+            raise Invalid("column", f"must be NAME=USE, such as Size=new:text, not {shown(pair)!r}")
+        parse_choice(use)
+        found[name] = use
+    return found
+
+
 class ColumnPlan(msgspec.Struct, frozen=True):
     """What is known about the columns of a file besides their names.
 
-    `fields` are those of the list; with `create_fields`, other columns become fields, too. `chosen`
-    says for columns, by their names, what they are used for. `least` is how all addresses of the
-    file stand at least, with the word for it. `values` has the different values of columns that
-    become choices.
+    `fields` are those of the list; with `create_fields`, other columns become fields, too: of text,
+    or with `guess_types` of the type in `guesses`, if there is one. `chosen` says for columns, by
+    their names, what they are used for. `least` is how all addresses of the file stand at least,
+    with the word for it. `values` has the different values of columns that become choices.
     """
 
     fields: Fields = Fields()
     create_fields: bool = False
+    guess_types: bool = False
+    guesses: Mapping[int, FieldType] = {}
     chosen: Mapping[str, ColumnChoice] = {}
     date_order: DateOrder = DateOrder.YEAR_FIRST
     least: tuple[Standing, str] | None = None
@@ -106,13 +120,14 @@ class ColumnPlan(msgspec.Struct, frozen=True):
 class FileColumn(msgspec.Struct, frozen=True):
     """A column of a file, in its order, and what it is used for.
 
-    `field` is the field that it fills; one that `is_new` is created by the import.
+    `field` is the field that it fills; one that `is_new` is created by the import, of this `type`.
     """
 
     name: str
     meaning: Meaning
     field: str = ""
     is_new: bool = False
+    type: FieldType = FieldType.TEXT
 
     @property
     def text(self) -> str:
@@ -179,12 +194,17 @@ class Columns:
             and squeezed(name) not in _OF_AN_EXPORT
             and self._meanings.get(place) in (None, *STATUSES)
         }
+        unknown = [place for place in free if place not in self._meanings]
+        if plan.guess_types:
+            room = MOST_FIELDS - len(plan.fields.declared)
+            unknown = [place for place in unknown if place in plan.guesses][:room]
         creates = plan.create_fields
         return FieldColumns(
             self.names,
             plan.fields,
             free=free,
-            create_from={place for place in free if creates and place not in self._meanings},
+            create_from=unknown if creates else (),
+            guesses=plan.guesses,
             chosen={place: each.field for place, each in picked.items() if each.field},
             create={place: each.type for place, each in picked.items() if each.type},
             full_name=self._place(Meaning.NAME),
@@ -207,15 +227,14 @@ class Columns:
         """Return what each column is used for, in the file's order."""
         known = {**dict.fromkeys(self.fields.places, Meaning.FIELD), **self._meanings}
         known.update(self._statuses)
-        return [
-            FileColumn(
-                shown(name),
-                known.get(place, Meaning.UNUSED),
-                self.fields.places.get(place, ""),
-                self.fields.places.get(place, "") in self.fields.new,
-            )
-            for place, name in enumerate(self.names)
-        ]
+        found = []
+        for place, name in enumerate(self.names):
+            field = self.fields.places.get(place, "")
+            new = self.fields.new.get(field)
+            kind = FieldType.TEXT if new is None else new.type
+            meaning = known.get(place, Meaning.UNUSED)
+            found.append(FileColumn(shown(name), meaning, field, new is not None, kind))
+        return found
 
     def standing(self, row: Sequence[str]) -> tuple[Standing | None, str]:
         """Return the state of a row's address in the other tool, and the word for it in the file.

@@ -55,6 +55,7 @@ _PLAIN: Final = re.compile(r"\w(?:[\w .-]*\w)?")
 """A text that JSON writes as it is, and that needs no check."""
 _ISO_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONGEST_NAME: Final = 40
+_WITH_CHOICES: Final = (FieldType.CHOICE, FieldType.CHOICES)
 _MOST_KEPT: Final = 100_000  # different cells of all columns: about 25 MB
 _LONGEST_KEPT: Final = 50
 _BYTES_PER_CHARACTER: Final = 4  # in UTF-8, at most
@@ -73,7 +74,8 @@ class FieldColumns:
 
     `places` has the name of the field by the number of its column. `new` has the fields that have
     to be declared first. Columns are `chosen` for a field, made to `create` one of a type, or
-    `free`: then their names decide, and of those in `create_from` new fields are made. `full_name`
+    `free`: then their names decide, and of those in `create_from` new fields are made, of the types
+    in `guesses`. `full_name`
     is the column of whole names, `json` that of attributes as JSON.
 
     The different values of columns in `open_places` become the choices of a field, once `values`
@@ -88,6 +90,7 @@ class FieldColumns:
         *,
         free: Mapping[int, str],
         create_from: Collection[int] = (),
+        guesses: Mapping[int, FieldType] = {},
         chosen: Mapping[int, str] = {},
         create: Mapping[int, FieldType] = {},
         full_name: int | None = None,
@@ -100,7 +103,8 @@ class FieldColumns:
         self.places: dict[int, str] = {}
         self.new: dict[str, Field] = {}
         self.extended: dict[str, Field] = {}
-        self.open_places: set[int] = set()
+        self.open_places: dict[int, FieldType] = {}
+        self._guesses = guesses
         for place, field in chosen.items():
             self._choose(place, field, fields)
         for place, name in free.items():
@@ -150,17 +154,20 @@ class FieldColumns:
         values: Mapping[int, Sequence[str]],
     ) -> Field:
         """Return a field for a column. Tags become choices, if there are not too many."""
-        is_tags = kind is None and squeezed(column) in TAG_NAMES
-        if kind is not FieldType.CHOICES and not is_tags:
-            return _new_field(column, kind or FieldType.TEXT, taken)
-        self.open_places.add(place)
+        is_free = kind is None
+        if kind is None:
+            is_tags = squeezed(column) in TAG_NAMES
+            kind = FieldType.CHOICES if is_tags else self._guesses.get(place, FieldType.TEXT)
+        if kind not in _WITH_CHOICES:
+            return _new_field(column, kind, taken)
+        self.open_places[place] = kind
         found = tuple(values.get(place, ()))
-        if len(found) > MOST_CHOICES and not is_tags:
+        if len(found) > MOST_CHOICES and not is_free:
             problem = f"has more than {MOST_CHOICES} different values: import it as text"
             raise Invalid("columns", f"the column {shown(column)} {problem}")
         if not 1 <= len(found) <= MOST_CHOICES:
             return _new_field(column, FieldType.TEXT, taken)
-        new = _new_field(column, FieldType.CHOICES, taken)
+        new = _new_field(column, kind, taken)
         return msgspec.structs.replace(new, choices=found)
 
     def _extend(
@@ -172,7 +179,7 @@ class FieldColumns:
             field = own.get(self.places.get(place, ""))
             if field is None or field.type is not FieldType.CHOICES:
                 continue
-            self.open_places.add(place)
+            self.open_places[place] = field.type
             known = {each.casefold() for each in field.choices}
             more = tuple(each for each in values.get(place, ()) if each.casefold() not in known)
             if more and len(known) + len(more) <= MOST_CHOICES:

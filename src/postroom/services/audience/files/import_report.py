@@ -48,7 +48,8 @@ class ImportReport(msgspec.Struct):
     """What an import did, or would do (`dry_run`). Each line is in one of the first five counts.
 
     `unsubscribed` addresses are not on the list afterwards. Of the others, `confirmed` were not
-    confirmed before, and `blocked` are blocked by their line. `errors` has the first of the
+    confirmed before, and `blocked` are blocked by their line or suppressed. `suppressed` counts
+    addresses that the import suppressed and that were not before. `errors` has the first of the
     `rejected` lines, `sample` the first rows of the file, `created_fields` the fields that were
     declared for columns of the file. `tool` is the name of the tool that the file comes from.
     `reasons` counts rejected lines by reason, without the values in it.
@@ -61,6 +62,7 @@ class ImportReport(msgspec.Struct):
     rejected: int = 0
     confirmed: int = 0
     blocked: int = 0
+    suppressed: int = 0
     errors: list[RejectedLine] = []
     columns: list[FileColumn] = []
     sample: list[list[str]] = []

@@ -32,6 +32,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.consent import BY_IMPORT, ConsentSource
 from postroom.domain.audience.fields import Field, parse_fields
@@ -50,7 +51,6 @@ from postroom.services.audience.files.import_report import (
     RejectedLine,
     UnusableLines,
 )
-from postroom.services.audience.files.import_writer import BATCHES_AT_ONCE, ImportWriter
 from postroom.services.audience.files.reading_ahead import (
     PreparedChunk,
     batches_of,
@@ -58,10 +58,14 @@ from postroom.services.audience.files.reading_ahead import (
     read_ahead,
 )
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.writing.blocked_lines import BlockedLines
+from postroom.services.audience.files.writing.import_writer import BATCHES_AT_ONCE, ImportWriter
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.departures import DepartedFrom, Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.suppression.many_suppressions import ManySuppressions
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
 from postroom.services.concurrency import all_of, retry_on_conflict
 from postroom.services.events import EventService
@@ -81,6 +85,7 @@ class ImportService:
         fields: FieldService,
         counts: ListCounts,
         events: EventService,
+        many_suppressions: ManySuppressions,
     ) -> None:
         self._rows = store.table(entities.LISTS)
         self._lists = lists
@@ -88,6 +93,7 @@ class ImportService:
         self._departures = Departures(store)
         self._suppressions = SuppressionRows(store)
         self._foreign_ids = ForeignIds(store)
+        self._many_suppressions = many_suppressions
         self._events = events
         self._counts = counts
 
@@ -101,41 +107,57 @@ class ImportService:
         even_unsubscribed: bool = False,
         existing: Existing = Existing.OVERWRITE,
         create_fields: bool = False,
+        guess_types: bool = False,
         columns: Mapping[str, str] | None = None,
         date_order: DateOrder = DateOrder.YEAR_FIRST,
         dry_run: bool = False,
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
         source: ConsentSource = BY_IMPORT,
+        on_every_list: bool = True,
     ) -> ImportReport:
         """Import a CSV file or an archive of some; it must be seekable. `NoSuch` list; `Invalid`.
 
         `verified` is for new addresses whose line says nothing. `even_unsubscribed` re-subscribes
         people who unsubscribed. `existing` says what becomes of the values of addresses that are on
-        the list. `create_fields` declares text fields for unknown columns. `columns` says what
-        columns are used for (`columns.parse_choice`), `date_order` how dates are read. With
-        `dry_run` nothing is written, and the report says what would be done; a new address that
-        occurs again more than `CHUNK_LINES` later counts twice.
+        the list. `create_fields` declares fields for unknown columns: of text, or with
+        `guess_types` of the type of their first values, if they have any. `columns` says what
+        columns are used for (`columns.parse_choice`), `date_order` how dates are read.
+        `on_every_list` says whether a mailbox that is gone, or a complaint, may be suppressed on
+        every list; otherwise it is on this one. With `dry_run` nothing is written, and the report
+        says what would be done.
         """
         name = (await self._lists.get(list_name)).name
         report = ImportReport(dry_run=dry_run)
         plan = ColumnPlan(
             create_fields=create_fields,
+            guess_types=guess_types,
             chosen={column: parse_choice(text) for column, text in (columns or {}).items()},
             date_order=date_order,
         )
-        writer = ImportWriter(
-            self._rows,
-            self._departures,
-            self._suppressions,
-            self._foreign_ids,
-            name,
-            report,
-            default_verified=verified,
-            existing=existing,
-            source=source,
-        )
         with ExitStack() as stack:
+            planned = stack.enter_context(PlannedRows()) if dry_run else None
+            blocked_lines = BlockedLines(
+                self._suppressions,
+                self._many_suppressions,
+                name,
+                report,
+                clock.now(),
+                on_every_list=on_every_list,
+                planned=planned,
+            )
+            writer = ImportWriter(
+                self._rows,
+                self._departures,
+                blocked_lines,
+                self._foreign_ids,
+                name,
+                report,
+                default_verified=verified,
+                existing=existing,
+                source=source,
+                planned=planned,
+            )
             parts = await in_thread(
                 threading.Event(), lambda: stack.enter_context(opened_parts(file))
             )
@@ -163,7 +185,11 @@ class ImportService:
     ) -> None:
         """Import one CSV file."""
         fields = (await self._fields.of(name)).fields
-        plan = msgspec.structs.replace(plan, fields=fields, least=run.part.least)
+        # The files of an archive may have other values: then a column without a field is text.
+        guess_types = plan.guess_types and not run.part.name
+        plan = msgspec.structs.replace(
+            plan, fields=fields, least=run.part.least, guess_types=guess_types
+        )
         writer.former_names = former_names(fields)
         stop = threading.Event()
         try:
@@ -187,9 +213,9 @@ class ImportService:
                     unusable.count(chunk.lines, chunk.empty, chunk.rejected)
                     await writer.unsubscribe(prepared)
                     if chunk.watched or chunk.incomplete:
-                        await self._reject_unwanted(name, prepared)
+                        await self._reject_unwanted(name, prepared, writer.is_planned)
                     run.reject(report, chunk.rejected)
-                    await writer.look_up_suppressed(chunk)
+                    await writer.suppress(chunk)
                     on_done = _byte_progress(progress, done, chunk, report) if progress else None
                     await writer.write(prepared, on_done)
                     run.reject(report, writer.taken_rejected())
@@ -229,7 +255,12 @@ class ImportService:
         await retry_on_conflict(attempt, "list", name)
         return created
 
-    async def _reject_unwanted(self, name: ListName, prepared: PreparedChunk) -> None:
+    async def _reject_unwanted(
+        self,
+        name: ListName,
+        prepared: PreparedChunk,
+        is_planned: Callable[[AddressKey], bool | None],
+    ) -> None:
         """Reject the lines of addresses that are not on the list and unsubscribed, or lack a value
         that is required."""
         chunk = prepared.chunk
@@ -244,7 +275,11 @@ class ImportService:
                     left_at = await self._departures.left_at(name, address)
                 if left_at is None and address not in chunk.incomplete:
                     continue
-                if await self._rows.get(name, entities.email_row(address)) is None:
+                is_there = is_planned(address)
+                if is_there is None:
+                    row = entities.email_row(address)
+                    is_there = await self._rows.get(name, row) is not None
+                if not is_there:
                     reasons[address] = _reason(left_at, chunk.incomplete.get(address, ""))
 
         await all_of(work() for _ in range(BATCHES_AT_ONCE))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Final
 
+import msgspec
+
+from postroom.domain.audience.suppressions import SuppressionReason
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, squeezed
 
@@ -37,6 +40,7 @@ class Meaning(StrEnum):
         return _LABELS[self]
 
 
+_LONGEST_WORD: Final = 100
 _LABELS: Final = {
     Meaning.ADDRESS: "Email address",
     Meaning.VERIFIED: "Confirmed: yes or no",
@@ -66,6 +70,13 @@ class Standing(IntEnum):
     PENDING = 2
     UNSUBSCRIBED = 3
     BLOCKED = 4
+
+
+class Blocking(msgspec.Struct, frozen=True):
+    """Why an address must not receive email: from no list, or from the one that is imported to."""
+
+    reason: str
+    everywhere: bool
 
 
 STATUSES: Final = frozenset(
@@ -129,6 +140,31 @@ MEANINGS: Final = {
 _STANDINGS: Final = {
     squeezed(word): standing for standing, words in STATUS_WORDS.items() for word in words
 }
+
+
+_KINDS: Final = {
+    squeezed(word): reason
+    for reason, words in {
+        SuppressionReason.GONE: (
+            "cleaned", "bounced", "hard bounce", "hard bounced", "by bounces", "unreachable",
+            "undeliverable", "invalid", "bounced at", "clean time",
+        ),
+        SuppressionReason.COMPLAINT: (
+            "complained", "complaint", "spam", "spam complaint", "marked as spam", "abuse", "junk",
+        ),
+    }.items()
+    for word in words
+}  # fmt: skip
+"""Words for blocked addresses that say something about the mailbox, or its owner, for any list. The
+others, such as `blocklisted`, are decisions of a team about one list."""
+
+
+def blocking_of(word: str) -> Blocking:
+    """Return how an address is to be suppressed that is blocked with this word."""
+    reason = _KINDS.get(squeezed(word))
+    if reason is not None:
+        return Blocking(reason.value, everywhere=True)
+    return Blocking(f"{shown(word, longest=_LONGEST_WORD)} in the imported file", everywhere=False)
 
 
 def standing_of(meaning: Meaning, cell: str) -> Standing | None:

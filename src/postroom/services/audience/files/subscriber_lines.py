@@ -21,6 +21,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, unprotected
@@ -39,8 +40,9 @@ from postroom.services.audience.files.encodings import (
     checked_encoding,
     marked_encoding,
 )
+from postroom.services.audience.files.guessed_types import ROWS, guessed_type
 from postroom.services.audience.files.import_report import RejectedLine
-from postroom.services.audience.files.meanings import Meaning, Standing
+from postroom.services.audience.files.meanings import Blocking, Meaning, Standing, blocking_of
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 
@@ -62,8 +64,9 @@ class Chunk(msgspec.Struct):
     """Some lines of a file. `wanted` has each address with whether it is verified, or None.
 
     `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
-    block, `watched` the line numbers of addresses that the caller watches, and `unsubscribed` those
-    that unsubscribed according to their line and are not wanted. `attributes` has the values of
+    block, `blockings` how lines of other tools say that addresses are blocked, `watched` the line
+    numbers of addresses that the caller watches, and `unsubscribed` those that unsubscribed
+    according to their line and are not wanted. `attributes` has the values of
     fields as JSON, `incomplete` the required field that a line lacks, and `numbers` the numbers of
     both kinds of lines. `details` has what lines say about sign-ups. `lines` counts lines that are
     not `empty`; `repeated` ones are about an address of an earlier line of the chunk.
@@ -73,6 +76,7 @@ class Chunk(msgspec.Struct):
     rejected: list[RejectedLine]
     spellings: dict[AddressKey, Address] = {}
     blocked: dict[AddressKey, str] = {}
+    blockings: dict[AddressKey, Blocking] = {}
     watched: dict[AddressKey, int] = {}
     unsubscribed: dict[AddressKey, Address] = {}
     attributes: dict[AddressKey, str] = {}
@@ -83,6 +87,10 @@ class Chunk(msgspec.Struct):
     empty: int = 0
     repeated: int = 0
     bytes_read: int = 0
+
+    def blocks(self, address: AddressKey) -> bool:
+        """Return whether a line says that an address is blocked."""
+        return address in self.blocked or address in self.blockings
 
 
 class SubscriberFile:
@@ -108,18 +116,47 @@ class SubscriberFile:
         self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
         check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
+        if plan is not None and plan.create_fields and plan.guess_types:
+            self._guess(plan, stop)
         if places := self._columns.fields.open_places:
             values = distinct_values(
                 RecordLines(self._text, stop, already_read=1), self._columns, places
             )
             self.release()
-            self._plan = msgspec.structs.replace(plan or ColumnPlan(), values=values)
+            self._plan = msgspec.structs.replace(self._plan or ColumnPlan(), values=values)
             self._columns = self._open()
-        self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
+        first = self._first_rows(_SAMPLE, stop)
+        width = len(self._columns.names)
+        self.sample = [[shown(cell) for cell in row[:width]] for row in first]
         self.release()
         self._open()
         self._lines = RecordLines(self._text, stop, already_read=1)
         self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
+
+    def _guess(self, plan: ColumnPlan, stop: threading.Event) -> None:
+        """Read the first rows, and start again with the types of the columns."""
+        rows = self._first_rows(ROWS, stop)
+        guesses: dict[int, FieldType] = {}
+        for place, name in enumerate(self._columns.names):
+            cells = [row[place] for row in rows if place < len(row)]
+            if (kind := guessed_type(name, cells, plan.date_order)) is not None:
+                guesses[place] = kind
+        self.release()
+        self._plan = msgspec.structs.replace(plan, guesses=guesses)
+        self._columns = self._open()
+
+    def _first_rows(self, count: int, stop: threading.Event) -> list[list[str]]:
+        lines, rows = RecordLines(self._text, stop, already_read=1), list[list[str]]()
+        try:
+            for row in csv.reader(lines, delimiter=self._columns.delimiter):
+                lines.used = lines.number
+                if row:
+                    rows.append(row)
+                if len(rows) == count:
+                    break
+        except csv.Error:
+            return rows  # reported with its line when the file is read
+        return rows
 
     @property
     def columns(self) -> list[FileColumn]:
@@ -293,21 +330,6 @@ class SubscriberFile:
         return _TRUTH[word]
 
 
-def _first_rows(lines: RecordLines, columns: Columns) -> list[list[str]]:
-    """Return the first rows of the file, cut to what can be shown."""
-    rows: list[list[str]] = []
-    try:
-        for row in csv.reader(lines, delimiter=columns.delimiter):
-            lines.used = lines.number
-            if row:
-                rows.append([shown(cell) for cell in row[: len(columns.names)]])
-            if len(rows) == _SAMPLE:
-                break
-    except csv.Error:
-        return rows  # reported with its line when the file is read
-    return rows
-
-
 def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
     if isinstance(exc, RecordTooLong) and first == last:
         chunk.lines += 1
@@ -329,10 +351,14 @@ def _want(
     """Add what a line says to the chunk; return the key of its address.
 
     The first line about an address decides its spelling, the last one its state. If any line says
-    that it has unsubscribed, that counts.
+    that it has unsubscribed, that counts. If any says that it is blocked, it will be suppressed.
     """
     wanted, key = chunk.wanted, address_key(address)
     stands, word = standing
+    if stands is Standing.BLOCKED:
+        known = chunk.blockings.get(key)
+        if known is None or not known.everywhere:
+            chunk.blockings[key] = blocking_of(word)
     if key in chunk.unsubscribed:
         chunk.repeated += 1
         return key
@@ -346,8 +372,6 @@ def _want(
         chunk.blocked.pop(key, None)
         chunk.unsubscribed[key] = address
         return key
-    if stands is Standing.BLOCKED:
-        chunk.blocked[key] = shown(f"{word} in the imported file", longest=_LONGEST_REASON)
     if stands in (Standing.PENDING, Standing.BLOCKED):
         said = False
     elif stands is Standing.CONFIRMED and said is None:

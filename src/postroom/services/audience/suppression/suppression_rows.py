@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -28,7 +28,18 @@ from postroom.domain.audience.suppressions import AddressDigest, Suppression, ad
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.entities import key_after, read, read_optional
 from postroom.services.row_ranges import named_row
-from postroom.storage import Conflict, Entity, InvalidValue, KeyRange, NotFound, Store, Value, le
+from postroom.storage import (
+    Conflict,
+    Entity,
+    Insert,
+    InvalidValue,
+    KeyRange,
+    NotFound,
+    Store,
+    Upsert,
+    Value,
+    le,
+)
 
 TABLE: Final = "suppression"
 INDEX: Final = "suppressionindex"
@@ -81,10 +92,19 @@ class SuppressionRows:
             stored = await self._table.get(entity.partition, entity.row)
             # The same bounce, recorded by two processes: then the index row is the other's.
             if stored is None or _index_row(_suppression(stored)) != _index_row(new):
-                await self._remove_from_index(new)
+                await self.remove_from_index(new)
             raise
         if old is not None and _index_row(old) != _index_row(new):
-            await self._remove_from_index(old)
+            await self.remove_from_index(old)
+
+    async def index_many(self, new: Sequence[Suppression]) -> None:
+        """Write the index rows of at most 100 suppressions, before `insert_many`."""
+        rows = {_index_row(each): _entity(each).properties for each in new}
+        await self._index.apply([Upsert(Entity(_ALL, row, of)) for row, of in rows.items()])
+
+    async def insert_many(self, new: Sequence[Suppression]) -> None:
+        """Insert at most 100 suppressions whose digests begin alike. `Conflict`: then none is."""
+        await self._table.apply([Insert(_entity(each)) for each in new])
 
     async def remove(self, old: Suppression) -> bool:
         """Remove a suppression; return whether it was there. Can be repeated. `Conflict` if another
@@ -94,10 +114,11 @@ class SuppressionRows:
             was_there = True
         except NotFound:
             was_there = False
-        await self._remove_from_index(old)
+        await self.remove_from_index(old)
         return was_there
 
-    async def _remove_from_index(self, old: Suppression) -> None:
+    async def remove_from_index(self, old: Suppression) -> None:
+        """Remove the index row of a suppression that is not stored, or no longer."""
         with suppress(NotFound):
             await self._index.delete(_ALL, _index_row(old))
 

@@ -9,7 +9,7 @@ process may have been killed, or the address may have been added to a list at th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Iterable, Set
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -43,6 +43,7 @@ from postroom.services.audience.suppression.bounce_policy import (
     decide,
     soft_days,
 )
+from postroom.services.audience.suppression.many_suppressions import ManySuppressions
 from postroom.services.audience.suppression.suppression_rows import (
     SuppressionRows,
     SuppressionSlice,
@@ -73,6 +74,7 @@ class SuppressionService:
         times: MessageTimes,
         outcomes: OutcomeService,
     ) -> None:
+        self._store = store
         self._rows = SuppressionRows(store)
         self.bounces = BounceRecords(store)
         self._work = store.queue(SUPPRESS_QUEUE)
@@ -175,6 +177,10 @@ class SuppressionService:
             changed += sum(each is not None for each in results)
             if (after := page.next) is None:
                 return changed
+
+    async def apply_to_many(self, addresses: Iterable[Address]) -> None:
+        """Write the suppressions of addresses onto their rows on each list. Can be repeated."""
+        await ManySuppressions(self._store, self._lists, self._subscribers).apply(addresses)
 
     async def lift_expired(self) -> int:
         """Lift the suppressions that have expired; return how many. The next bounce in the same row

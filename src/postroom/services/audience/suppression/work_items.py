@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -14,6 +15,9 @@ from postroom.domain.messages.refs import MessageRef
 class SuppressionTask(StrEnum):
     APPLY = "apply"
     """Write the suppressions of an address onto the rows of subscribers once more."""
+
+    APPLY_MANY = "apply_many"
+    """The same for up to 100 addresses, with spaces between them."""
 
     REFUSED = "refused"
     """Record the refusals of a message that is done."""
@@ -31,6 +35,10 @@ class SuppressionItem(msgspec.Struct, frozen=True):
 
 def apply_again(address: Address) -> str:
     return f"{SuppressionTask.APPLY},{address}"
+
+
+def apply_to_many(addresses: Iterable[Address]) -> str:
+    return f"{SuppressionTask.APPLY_MANY},{' '.join(addresses)}"
 
 
 def record_refused(ref: MessageRef) -> str:

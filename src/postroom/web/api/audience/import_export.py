@@ -14,11 +14,13 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.audience.files.columns import EMAIL_NAMES
+from postroom.services.audience.files.columns import EMAIL_NAMES, read_choices
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import ImportResource, describe_import
 from postroom.web.api.documenting import call
 from postroom.web.api.fields import Flag, ListPath, SegmentName
+from postroom.web.api.key_rights import is_limited
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
@@ -26,6 +28,7 @@ from postroom.web.api.routing import ApiRoute, respond, services_of
 LARGEST_FILE = 2 * 1024**3
 CSV, ZIP = "text/csv", "application/zip"
 _WRITE_SIZE = 1024 * 1024
+_MOST_CHOSEN = 1000
 
 router = APIRouter(route_class=ApiRoute, tags=["Subscribers"])
 _FILE = {
@@ -79,6 +82,23 @@ async def import_subscribers(
         Flag,
         Query(description="Whether to create text fields for unknown columns."),
     ] = None,
+    column: Annotated[
+        list[str],
+        Query(
+            description="What a column is used for, as `NAME=USE`; repeat it for each column. `USE`"
+            " is `skip`, `address`, `status`, `joined`, `note`, `field:NAME` for a field of the"
+            " list, or `new:TYPE` for a new one, such as `new:integer`.",
+            examples=[["Shoe size=new:integer", "Wohnort=field:city"]],
+            max_length=_MOST_CHOSEN,
+        ),
+    ] = [],  # noqa: B006 - never changed
+    date_order: Annotated[
+        DateOrder,
+        Query(
+            description="How dates such as 2/3/2026 are read. With `year_first`, they are refused:"
+            " dates are written 2026-01-31 or 31.1.2026, which is understood in any order."
+        ),
+    ] = DateOrder.YEAR_FIRST,
     dry_run: Annotated[
         Flag,
         Query(description="Whether to write nothing and only report what would happen."),
@@ -88,7 +108,7 @@ async def import_subscribers(
 
     The header line has a column `email` and may have `verified` (true or false), `blocked` (the
     reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
-    address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
+    address from the list; `blocklisted`, `cleaned` and `bounced` suppress it. Columns that have the
     name or label of a field are imported into it. A wrong value rejects its line. The result names
     the columns that were not used. Exports of Mailchimp (also the whole archive), listmonk,
     Substack, Ghost, Buttondown, Brevo, phpList and Keila are recognised by their columns. The file
@@ -119,7 +139,10 @@ async def import_subscribers(
                 even_unsubscribed=even_unsubscribed or False,
                 existing=existing,
                 create_fields=create_fields or False,
+                columns=read_choices(column),
+                date_order=date_order,
                 dry_run=dry_run or False,
+                on_every_list=not is_limited(request),
             ),
         )
     return respond(describe_import(report))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Fields
-from postroom.services.audience.files.cells import squeezed
 from postroom.services.audience.files.columns import SKIP, FileColumn
-from postroom.services.audience.files.field_columns import TAG_NAMES, DateOrder
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.meanings import Meaning
 from postroom.web.requests.visit import Visit
@@ -39,6 +37,7 @@ _NEW: Final = {
     FieldType.NUMBER: "New field: number",
     FieldType.BOOLEAN: "New field: yes or no",
     FieldType.DATE: "New field: date",
+    FieldType.CHOICE: "New field: one choice",
     FieldType.CHOICES: "New field: several choices",
 }
 DATE_ORDERS: Final = {
@@ -46,11 +45,6 @@ DATE_ORDERS: Final = {
     DateOrder.DAY_FIRST.value: "31/1/2026 (day first)",
     DateOrder.MONTH_FIRST.value: "1/31/2026 (month first)",
 }
-_BOOLEANS: Final = frozenset({"true", "false", "yes", "no", "y", "n"})
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}\.\d{1,2}\.\d{4}", re.ASCII)
-_SHORT_DATE: Final = re.compile(r"\d{1,2}[/-]\d{1,2}[/-]\d{4}", re.ASCII)
-_WHOLE: Final = re.compile(r"-?(0|[1-9]\d{0,14})", re.ASCII)  # not 007, which is no number
-_DECIMAL: Final = re.compile(r"-?\d{1,12}\.\d{1,12}", re.ASCII)
 
 
 class MappedColumn(msgspec.Struct, frozen=True):
@@ -69,9 +63,7 @@ def mapped_columns(
     found = []
     for column, values in _with_values(report):
         choice = chosen.get(column.name) or _choice(column)
-        is_tags = squeezed(column.name) in TAG_NAMES
-        guessed = FieldType.CHOICES if is_tags else guessed_type(values)
-        choices = {choice: column.meaning.text, **_choices(fields, guessed)}
+        choices = {choice: column.meaning.text, **_choices(fields)}
         found.append(MappedColumn(column.name, choice, choices, values))
     return found
 
@@ -85,8 +77,7 @@ def _with_values(report: ImportReport) -> list[tuple[FileColumn, list[str]]]:
 
 def _choice(column: FileColumn) -> str:
     if column.is_new:
-        is_tags = squeezed(column.name) in TAG_NAMES
-        return f"new:{(FieldType.CHOICES if is_tags else FieldType.TEXT).value}"
+        return f"new:{column.type.value}"
     if column.field:
         return f"field:{column.field}"
     if column.meaning is Meaning.STATE:
@@ -94,31 +85,14 @@ def _choice(column: FileColumn) -> str:
     return SKIP if column.meaning is Meaning.UNUSED else column.meaning.value
 
 
-def _choices(fields: Fields, guessed: FieldType) -> dict[str, str]:
-    """Return what a column can be used for; of new fields, the likely type comes first."""
-    types = [guessed, *(each for each in _NEW if each is not guessed)]
+def _choices(fields: Fields) -> dict[str, str]:
+    """Return what a column can be used for."""
     return {
         SKIP: Meaning.UNUSED.text,
         **{each.value: each.text for each in _OFFERED},
         **{f"field:{each.name}": f"Field: {each.shown_label}" for each in fields.all},
-        **{f"new:{each.value}": _NEW[each] for each in types},
+        **{f"new:{each.value}": text for each, text in _NEW.items()},
     }
-
-
-def guessed_type(values: Sequence[str]) -> FieldType:
-    """Return the type of the values of a column; text if they leave a doubt."""
-    texts = [each.strip() for each in values if each.strip()]
-    if not texts:
-        return FieldType.TEXT
-    for kind, fits in (
-        (FieldType.BOOLEAN, lambda text: text.lower() in _BOOLEANS),
-        (FieldType.DATE, lambda text: _DATE.fullmatch(text) or _SHORT_DATE.fullmatch(text)),
-        (FieldType.INTEGER, _WHOLE.fullmatch),
-        (FieldType.NUMBER, lambda text: _WHOLE.fullmatch(text) or _DECIMAL.fullmatch(text)),
-    ):
-        if all(map(fits, texts)):
-            return kind
-    return FieldType.TEXT
 
 
 async def given_columns(visit: Visit) -> tuple[tuple[str, str], ...]:

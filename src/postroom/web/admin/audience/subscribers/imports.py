@@ -108,6 +108,7 @@ async def _options(visit: Visit) -> ImportOptions:
         existing=_existing(await visit.text("existing")),
         create_fields=bool(await visit.text("create_fields")),
         date_order=_date_order(await visit.text("date_order")),
+        on_every_list=visit.access.may(ListRight.MANAGE),
     )
 
 

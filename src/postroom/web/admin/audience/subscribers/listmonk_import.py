@@ -51,7 +51,9 @@ async def begin(visit: Visit) -> Response:
         mailing_list.name,
         partial(listmonk_file, api, source),
         source=f"{source.name} ({account.host})",
-        options=ImportOptions(verified=is_vouched, columns=USES),
+        options=ImportOptions(
+            verified=is_vouched, columns=USES, on_every_list=visit.access.may(ListRight.MANAGE)
+        ),
     )
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 

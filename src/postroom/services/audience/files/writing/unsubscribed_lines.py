@@ -12,6 +12,7 @@ from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.reading_ahead import BATCH, PreparedChunk, batches_of
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import Figures, figures_of
 from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.subscriber_rows import neighbours
@@ -30,6 +31,7 @@ class UnsubscribedLines:
         report: ImportReport,
         source: ConsentSource,
         now: datetime,
+        planned: PlannedRows | None = None,
     ) -> None:
         self._rows = rows
         self._ledger = LedgerRows(rows)
@@ -38,6 +40,7 @@ class UnsubscribedLines:
         self._report = report
         self._source = source
         self._now = now
+        self._planned = planned
         self._seen: set[AddressKey] = set()
 
     async def remove(self, prepared: PreparedChunk) -> Figures:
@@ -62,11 +65,15 @@ class UnsubscribedLines:
         found = await neighbours(self._rows, self._list, addresses)
         there = {key: each for key, each in found.items() if key in addresses}
         known = await self._departures.known(self._list, addresses)
+        if self._planned is not None:
+            there = self._planned.over(there, addresses)
+            known |= self._planned.departed(addresses)
         unchanged = len(known - there.keys())
         self._report.unchanged += unchanged
         self._report.unsubscribed += len(addresses) - unchanged
         change = Figures()
-        if self._report.dry_run:
+        if self._planned is not None:
+            self._planned.remove(addresses)
             return change
         # Recorded first: an interruption may leave someone on the list, but is never forgotten.
         new = [each for each in addresses if each not in known]

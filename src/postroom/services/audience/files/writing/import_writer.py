@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -26,25 +25,19 @@ from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.files.reading_ahead import AddressBatch, PreparedChunk
 from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
 from postroom.services.audience.files.subscriber_lines import Chunk
-from postroom.services.audience.files.unsubscribed_lines import UnsubscribedLines
+from postroom.services.audience.files.writing.blocked_lines import BlockedLines
+from postroom.services.audience.files.writing.planned_rows import PlannedRows
+from postroom.services.audience.files.writing.unsubscribed_lines import UnsubscribedLines
 from postroom.services.audience.growth.list_growth import Figures, figures_of
 from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.subscriber_rows import neighbours
-from postroom.services.audience.suppression.suppression_rows import (
-    SuppressedDigests,
-    SuppressionRows,
-    blocked_by,
-)
+from postroom.services.audience.suppression.suppression_rows import blocked_by
 from postroom.services.concurrency import all_of, retry_on_conflict
 from postroom.storage import Conflict, Insert, Operation, Replace, Table
 
 BATCHES_AT_ONCE = 32
 _CHANGES = 33  # subscribers: each with look-up row and entry, in the 100 operations of a batch
-
-_FRESH_SECONDS: Final = 20.0
-"""How old the known suppressions may be. What is suppressed meanwhile is written onto the rows of
-subscribers once more after a minute."""
 
 
 class ImportWriter:
@@ -54,7 +47,7 @@ class ImportWriter:
         self,
         rows: Table,
         departures: Departures,
-        suppressions: SuppressionRows,
+        blocked_lines: BlockedLines,
         foreign_ids: ForeignIds,
         name: ListName,
         report: ImportReport,
@@ -62,16 +55,16 @@ class ImportWriter:
         default_verified: bool,
         existing: Existing,
         source: ConsentSource,
+        planned: PlannedRows | None = None,
     ) -> None:
+        """In a dry run, `planned` has what would have been written."""
         self._rows = rows
         self._ledger = LedgerRows(rows)
         self._source = source
-        self._suppressions = suppressions
         self._foreign_ids = foreign_ids
+        self._blocked_lines = blocked_lines
         self._owners: dict[str, SubscriberGuid] = {}
         """Of ids of another tool, in the chunk that is being written."""
-        self._digests: SuppressedDigests | None = None
-        self._digests_until = 0.0
         self._suppressed: dict[AddressKey, list[Suppression]] = {}
         """The suppressions of addresses of the chunk that is being written."""
         self._list = name
@@ -84,8 +77,13 @@ class ImportWriter:
         self._now = clock.now()
         # As long as no address was on the list, rows are inserted without reading first.
         self._reads_first = report.dry_run
-        self._unsubscribed = UnsubscribedLines(rows, departures, name, report, source, self._now)
+        self._planned = planned
+        self._unsubscribed = UnsubscribedLines(
+            rows, departures, name, report, source, self._now, planned
+        )
         self._blocked: set[AddressKey] = set()
+        """By their lines. A later line does not confirm them: another file of the same tool may
+        still list them as subscribed."""
         self._change = Figures()
 
     def taken_change(self) -> Figures:
@@ -93,30 +91,21 @@ class ImportWriter:
         change, self._change = self._change, Figures()
         return Figures() if self._report.dry_run else change
 
-    async def look_up_suppressed(self, chunk: Chunk) -> None:
-        """Find the addresses of a chunk that must not receive email; they are blocked as they are
-        written."""
-        if self._digests is None or clock.monotonic() > self._digests_until:
-            self._digests = await self._suppressions.snapshot()
-            self._digests_until = clock.monotonic() + _FRESH_SECONDS
-        digests, self._suppressed = self._digests, {}
-        if not digests:
-            return
-        likely = await asyncio.to_thread(lambda: list(filter(digests.may_hold, chunk.wanted)))
-        work_left = iter(likely)
+    def is_planned(self, address: AddressKey) -> bool | None:
+        """Return whether the address would be on the list after the lines so far of a dry run; None
+        if they do not change that."""
+        return None if self._planned is None else self._planned.has(address)
 
-        async def work() -> None:
-            for address in work_left:
-                found = await self._suppressions.of_address(address)
-                if any(each.counts_for(self._list, self._now) for each in found):
-                    self._suppressed[address] = found
-                    chunk.details.setdefault(address, {})
-
-        await all_of(work() for _ in range(BATCHES_AT_ONCE))
+    async def suppress(self, chunk: Chunk) -> None:
+        """Suppress addresses as lines say, and find those that must not receive email; they are
+        blocked as they are written."""
+        self._suppressed = await self._blocked_lines.suppress(chunk)
+        for address in self._suppressed.keys() & chunk.wanted.keys():
+            chunk.details.setdefault(address, {})
 
     async def unsubscribe(self, prepared: PreparedChunk) -> None:
         """Remove addresses that unsubscribed according to a line of this or an earlier chunk."""
-        self._blocked.update(prepared.chunk.blocked)
+        self._blocked.update(prepared.chunk.blocked, prepared.chunk.blockings)
         self._change += await self._unsubscribed.remove(prepared)
 
     def taken_rejected(self) -> list[RejectedLine]:
@@ -162,6 +151,8 @@ class ImportWriter:
         async def attempt() -> None:
             nonlocal guids
             there = await neighbours(self._rows, self._list, addresses)
+            if self._planned is not None:
+                there = self._planned.over(there, addresses)
             self._reads_first = bool(there) or self._report.dry_run
             try:
                 await self._write_part(chunk, addresses, guids, there)
@@ -181,14 +172,22 @@ class ImportWriter:
     ) -> None:
         """Write addresses in one batch, and count them. `Conflict`."""
         operations, added, changed, change = self._operations(chunk, addresses, guids, there)
-        if not self._report.dry_run:
+        if self._planned is None:
             operations += await self._replacements(changed)
             await self._apply(operations, changed)
+        else:
+            self._planned.put(
+                self._new(chunk, address, guid)
+                for address, guid in zip(addresses, guids, strict=True)
+                if address not in there
+            )
+            self._planned.put(new for _, new in changed)
         self._change += change
         self._report.added += added
         self._report.updated += len(changed)
         too_large = len(self._too_large.keys() & set(addresses)) if self._too_large else 0
         self._report.unchanged += len(addresses) - added - len(changed) - too_large
+        self._report.confirmed += sum(new.verified and not old.verified for old, new in changed)
         self._count_states(chunk, addresses, there)
         if chunk.details:
             self._note_owners(chunk, addresses, guids, there)
@@ -236,11 +235,12 @@ class ImportWriter:
             if old is None:
                 verified = self._default_verified if said is None else said
                 if address in chunk.details:
-                    single[address] = self._new(chunk, address, guid, verified=verified)
+                    single[address] = self._new(chunk, address, guid)
                 else:
                     new[verified][address] = guid
                 continue
-            changed = self._changed(old, said, chunk.blocked.get(address))
+            is_out = address in self._blocked and not chunk.blocks(address)
+            changed = self._changed(old, None if is_out else said, chunk.blocked.get(address))
             if (described := chunk.attributes.get(address)) is not None:
                 changed = self._described(changed, described, chunk.numbers[address])
             if address in self._suppressed:
@@ -287,11 +287,11 @@ class ImportWriter:
                 operations += await self._ledger.added(new, act[0], self._source, act[1], head)
         return operations
 
-    def _new(
-        self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid, *, verified: bool
-    ) -> Subscriber:
-        """Return a subscriber whose line says more than an ordinary one."""
-        details = chunk.details[address]
+    def _new(self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid) -> Subscriber:
+        """Return a new subscriber, whose line may say more than an ordinary one."""
+        details = chunk.details.get(address, {})
+        said = chunk.wanted[address]
+        verified = self._default_verified if said is None else said
         joined = time_of(details.get(Meaning.JOINED, ""), self._now) or self._now
         confirmed = time_of(details.get(Meaning.CONFIRMED_AT, ""), self._now) or joined
         attributes = chunk.attributes.get(address)
@@ -316,21 +316,20 @@ class ImportWriter:
         wanted, default = chunk.wanted, self._default_verified
         for address in addresses:
             said = wanted[address]
-            if address in there:
-                self._report.confirmed += bool(said) and not there[address].verified
-            else:
+            if address not in there:
                 self._report.confirmed += default if said is None else said
         if chunk.blocked:
             self._report.blocked += len(chunk.blocked.keys() & set(addresses))
         if self._suppressed:
             by_suppression = self._suppressed.keys() - chunk.blocked.keys()
-            self._report.blocked += len(by_suppression & set(addresses))
+            self._report.blocked += sum(
+                address in chunk.blockings or not (address in there and there[address].blocked)
+                for address in by_suppression & set(addresses)
+            )
 
     def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
-        """Return the subscriber as its line says. A line does not confirm an address that an
-        earlier line blocks: another file of the same tool may still list it as subscribed."""
-        is_out = blocked is None and old.key in self._blocked
-        if said is not None and said != old.verified and not is_out:
+        """Return the subscriber as its line says."""
+        if said is not None and said != old.verified:
             verified_at = self._now if said else None
             old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
         if blocked is None or old.is_suppressed:

@@ -1,0 +1,1 @@
+"""Writing the lines of an import into the store."""
