@@ -155,7 +155,7 @@ class Services:
             store, self.suppressions.bounces, self.outcomes, self.pages
         )
         self.message_unsubscribes = MessageUnsubscribes(
-            store, self.subscriptions, self.messages, self.pages
+            store, self.subscriptions, self.messages, self.outcomes
         )
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
@@ -177,6 +177,7 @@ class Services:
             self.tracing,
             self.times,
             self.pages,
+            self.outcomes,
             self.ledger,
             self.suppressions,
         )
@@ -193,7 +194,9 @@ class Services:
 
     def _build_bounces(self, store: Store, keyring: Keyring) -> None:
         self.bounce_intake = BounceIntake(store)
-        self.identification = BounceIdentification(self.messages, self.subscriptions, keyring)
+        self.identification = BounceIdentification(
+            self.messages, self.subscriptions, self.outcomes, keyring
+        )
         self.bounces = BounceProcessing(
             self.bounce_intake, self.identification, self.events, self.suppressions.record
         )

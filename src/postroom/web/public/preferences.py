@@ -18,7 +18,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, masked, parse_address
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import MailingList, Subscriber, parse_list_name
-from postroom.domain.errors import Exists, Invalid, NoSuch
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.domain.languages import known_language
 from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.services.audience.signup.signup_limits import network_for_limits
@@ -163,9 +163,7 @@ class _Page:
             limited.headers["Retry-After"] = "60"
             return limited
         _DOWNLOADS.count(subscriber.guid)
-        emails = await visitor.services.tracing.emails_of_list(
-            subscriber.list_name, subscriber.address
-        )
+        emails = await visitor.services.tracing.emails_of_list(subscriber)
         history = await visitor.services.ledger.of_subscriber(subscriber)
         data = msgspec.json.encode(describe_personal_data(subscriber, history, emails))
         name = f"{subscriber.list_name}.json"
@@ -265,6 +263,12 @@ async def confirm_address(visitor: Visitor) -> Response:
         return visitor.message(
             _("This address is already subscribed"),
             _("Nothing was changed. You can unsubscribe your old address."),
+            mailing_list=mailing_list,
+        )
+    except NotNow:
+        return visitor.message(
+            _("This address cannot be changed again"),
+            _("Sign up with your new address, and unsubscribe the old one."),
             mailing_list=mailing_list,
         )
     if changed is None:

@@ -24,6 +24,7 @@ from postroom.mail.bounces.envelope_tokens import (
 )
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.sending.outcomes import OutcomeService
 
 _MOST_ADDRESSES: Final = 10
 
@@ -39,10 +40,15 @@ class IdentifiedEmail(msgspec.Struct, frozen=True):
 
 class BounceIdentification:
     def __init__(
-        self, messages: MessageService, subscriptions: SubscriptionService, keyring: Keyring
+        self,
+        messages: MessageService,
+        subscriptions: SubscriptionService,
+        outcomes: OutcomeService,
+        keyring: Keyring,
     ) -> None:
         self._messages = messages
         self._subscriptions = subscriptions
+        self._outcomes = outcomes
         self._keyring = keyring
 
     @cached_property
@@ -63,10 +69,8 @@ class BounceIdentification:
             if message is None:
                 continue
             for each in candidates:
-                if (subscriber := await self._by_message_id(message, found, each)) is not None:
-                    return IdentifiedEmail(
-                        found.ref, subscriber.list_name, subscriber.guid, subscriber.address
-                    )
+                if (email := await self._by_message_id(message, found, each)) is not None:
+                    return email
         return None
 
     async def _message(self, ref: MessageRef) -> Message | None:
@@ -79,24 +83,34 @@ class BounceIdentification:
         for name in _lists_of(message):
             subscriber = await self._subscriptions.by_guid(name, guid)
             if subscriber is not None:
-                return IdentifiedEmail(message.ref, name, guid, subscriber.address)
+                address = await self._address_of(message, subscriber)
+                return IdentifiedEmail(message.ref, name, guid, address)
         return IdentifiedEmail(message.ref, message.list_name, guid, None)
 
     async def _by_message_id(
         self, message: Message, found: FoundMessageId, reported: str
-    ) -> Subscriber | None:
-        """Return the subscriber with this address if the Message-ID is that of their email."""
+    ) -> IdentifiedEmail | None:
+        """Return the email to this address, of somebody who has it or had it, if the Message-ID is
+        that of the email."""
         try:
             address = parse_address(reported)
         except Invalid:
             return None
         for name in _lists_of(message):
             subscriber = await self._subscriptions.find(name, address)
-            if subscriber is not None and self.signer.is_message_id(
-                found, name, subscriber.address
-            ):
-                return subscriber
+            owners = [] if subscriber is None else [(subscriber, subscriber.address)]
+            former = await self._subscriptions.rows.former.now(name, address)
+            for each, its_address in [*owners, *((each, address) for each in former)]:
+                if self.signer.is_message_id(found, name, its_address):
+                    return IdentifiedEmail(found.ref, name, each.guid, its_address)
         return None
+
+    async def _address_of(self, message: Message, subscriber: Subscriber) -> Address:
+        """Return the address that the email went to: bounces say nothing about a later one."""
+        if not subscriber.former_addresses:
+            return subscriber.address
+        emails = await self._outcomes.emails_of(message, subscriber)
+        return emails[0].address if emails else subscriber.address
 
 
 def _lists_of(message: Message) -> tuple[ListName, ...]:

@@ -362,17 +362,17 @@ class SubscriptionService:
         etag: str | None = None,
         source: ConsentSource = BY_TEAM,
     ) -> Subscriber:
-        """Give a subscriber another address, or another spelling of it. `Exists`.
+        """Give a subscriber another address, or another spelling of it. `Exists`, `NotNow`.
 
         The links in emails to the old address still work.
         """
         old = await self.get(list_name, email)
         if etag is not None and etag != old.etag:
             raise Overtaken("subscriber", old.address)
-        new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
-        if new.address == old.address:
+        address = parse_address(new_email)
+        if address == old.address:
             return old
-        return await self._rows.change_address(old, new, source)
+        return await self._rows.change_address(old, address, source)
 
     async def move(
         self, list_name: str, email: str, to_list: str, source: ConsentSource = BY_TEAM
