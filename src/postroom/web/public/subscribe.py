@@ -157,6 +157,7 @@ class _SignUp:
                     language=visitor.chosen_language,
                     place=place,
                     source=self._source(),
+                    may_change=True,
                 )
             except (Invalid, NoSuch):
                 continue  # deleted, or its fields were changed, at this moment
@@ -294,7 +295,7 @@ def _check_your_email(visitor: Visitor, address: str, chosen: list[MailingList])
         mailing_list=chosen[0] if len(chosen) == 1 else None,
         picture="mail",
         small=_("No email after a few minutes? Check your spam folder. If you are already"
-                " subscribed, we don’t send another one."),
+                " subscribed, we only send one to confirm changes."),
     )  # fmt: skip
 
 
