@@ -218,13 +218,6 @@ async def simple_lists(visitor: Visitor, lists: list[MailingList]) -> list[Maili
     ]
 
 
-async def all_simple_lists(visitor: Visitor) -> list[MailingList]:
-    """Return the public lists that can be offered together."""
-    return await simple_lists(
-        visitor, (await visitor.services.lists.page(limit=_LISTS_SEARCHED)).lists
-    )
-
-
 async def _offered(visitor: Visitor, names: list[str]) -> list[MailingList]:
     """Return the requested lists, or all lists, as far as they are public. Several are offered
     together only if they need no more than an address."""
