@@ -152,6 +152,7 @@ def _answers(world: World) -> list[Scene]:
         Scene(ADMIN, edit, edit, {"description": "Another <name>", **stale}),
         Scene(ADMIN, subscriber, subscriber, {"blocked": "another reason", **stale}),
         Scene(ADMIN, subscriber, f"{subscriber}/move", {"to_list": "nope"}),
+        Scene(ADMIN, subscriber, f"{subscriber}/lists", {"to_list": "nope"}),
         Scene(ADMIN, subscriber, f"{subscriber}/ask", {}),
         Scene(ADMIN, f"/lists/{LIST}/subscribers/add", f"/lists/{LIST}/subscribers/add",
               {"email": "nobody"}),

@@ -271,8 +271,13 @@ async def test_a_member_works_with_their_list(site: Site) -> None:
     assert (await services.messages.get(ref)).list_name == "one"
     added = await visitor.post("/lists/one/subscribers/add", {"email": "eve@example.com"})
     assert added.status_code == 303
-    over = await visitor.post("/lists/one/subscribers/eve@example.com/move", {"to_list": "two"})
-    assert over.status_code == 404
+    for action in ("move", "lists"):
+        over = await visitor.post(
+            f"/lists/one/subscribers/eve@example.com/{action}", {"to_list": "two"}
+        )
+        assert over.status_code == 404
+    page = (await visitor.get("/lists/one/subscribers/eve@example.com")).text
+    assert "<option>two</option>" not in page
 
 
 async def test_a_version_for_a_foreign_list_is_neither_shown_nor_restored(site: Site) -> None:

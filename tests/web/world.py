@@ -22,6 +22,7 @@ from postroom.domain.messages.warm_up import WarmUpPlan
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
+from postroom.services.audience.signup.changed_details import CHANGES
 from postroom.services.audience.signup.preferences import ADDRESS_CHANGE
 from postroom.services.events import Severity
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -138,6 +139,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/preferences?id={guid}&listName={list}&lang=ko",
         "/preferences?id={guid_not_yet}&listName={list}",
         "/preferences?id={guid_of_nobody}&listName={list}",
+    ),
+    "/confirm/changes": (
+        "/confirm/changes?id={guid}&listName={list}&changes={changes}",
+        "/confirm/changes?id={guid}&listName={list}&changes=wrong&lang=ko",
+        "/confirm/changes?id={guid_of_nobody}&listName={list}&changes={changes}",
     ),
     "/preferences/address": (
         "/preferences/address?listName={list}&token={address_change}",
@@ -473,6 +479,7 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
         await services.subscriptions.add(LIST, f"user{number:03}@example.com", verified=True)
     values = {"town": '<b>"Bern"</b>', "plan": "Free", "born": "1990-01-31", "first_name": "Ann"}
     await services.subscriptions.edit(LIST, ANN, attributes=values)
+    names["changes"] = await _changes(site)
     rule = 'town contains "Bern" and (plan in ("free", "pro") or not joined within 7 days)'
     await services.segments.create(LIST, "new-in-bern", rule)
 
@@ -512,6 +519,16 @@ async def _address_change(site: Site, subscriber: Subscriber) -> str:
     [item] = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
     await site.services.store.queue(CONFIRM_QUEUE).purge()
     return quote(item.properties[ADDRESS_CHANGE])
+
+
+async def _changes(site: Site) -> str:
+    """Return what stands for changes in the email to somebody who has signed up again."""
+    await site.services.subscriptions.subscribe(
+        LIST, ANN, attributes={"first_name": "<i>Anna</i>"}, place="", may_change=True
+    )
+    [item] = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
+    await site.services.store.queue(CONFIRM_QUEUE).purge()
+    return item.properties[CHANGES]
 
 
 async def _messages(site: Site, names: dict[str, str]) -> None:

@@ -186,6 +186,16 @@ def confirm_link(base_url: str, list_name: ListName, language: str = "") -> Link
     return Link(link.before, f"{link.after}&lang={quote(language, safe='')}") if language else link
 
 
+def confirm_changes_link(
+    base_url: str, list_name: ListName, changes: str, language: str = ""
+) -> Link:
+    """Return the link that confirms changes, for which a digest stands; without a language, the
+    page uses the browser's."""
+    link = _link(base_url, "confirm/changes", list_name)
+    lang = f"&lang={quote(language, safe='')}" if language else ""
+    return Link(link.before, f"{link.after}&changes={quote(changes, safe='')}{lang}")
+
+
 def preferences_link(base_url: str, list_name: ListName, ref: str = "") -> Link:
     """Return the link; `ref` as for `unsubscribe_link`, because the page leads there."""
     return _link(base_url, "preferences", list_name, ref)

@@ -21,6 +21,7 @@ from postroom.mail.assembly import (
     ListIdentity,
     address_change_link,
     assemble,
+    confirm_changes_link,
     confirm_link,
     list_identity,
 )
@@ -111,6 +112,28 @@ def compile_address_change(
     return _compiled(letter, identity, url, brand, date, key="address")
 
 
+def compile_changes(
+    *,
+    list_name: ListName,
+    description: str,
+    from_address: Address,
+    base_url: str,
+    date: datetime,
+    changes: str,
+    language: str = "",
+    list_language: str = LANGUAGES[0],
+    brand: Brand = _PLAIN,
+    reply_to: str = "",
+) -> Mailing:
+    """Compile the email that asks a subscriber to confirm what they gave when they signed up again.
+    The language and `date` mean the same as in `compile_confirmation`."""
+    identity = list_identity(list_name, description, from_address)
+    link = confirm_changes_link(base_url, identity.list_name, changes, known_language(language))
+    url = f"{link.before}{_GUID}{link.after}"
+    letter = _changes(Translator(known_language(language) or list_language))
+    return _compiled(letter, identity, url, brand, date, key="changes", reply_to=reply_to)
+
+
 class _Letter(msgspec.Struct, frozen=True):
     """The texts of an email with one button, in one language; `%(list)s` and `%(email)s` are still
     to be filled in."""
@@ -149,6 +172,19 @@ def _address_change(_: Translator) -> _Letter:
         ignore=_("If it was not you, just ignore this email: nothing will be changed."),
         button=_("Confirm address"),
     )
+
+
+def _changes(_: Translator) -> _Letter:
+    return _Letter(
+        _,
+        subject=_("Please confirm your changes for %(list)s"),
+        title=_("Confirm your changes"),
+        asked=_("Someone, most likely you, signed up %(email)s for %(list)s again, with other"
+                " details."),
+        please=_("Please confirm that you want to change them:"),
+        ignore=_("If it was not you, just ignore this email: nothing will be changed."),
+        button=_("Confirm changes"),
+    )  # fmt: skip
 
 
 def _compiled(

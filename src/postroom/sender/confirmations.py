@@ -1,11 +1,11 @@
 """Sends confirmation emails to people who signed up, and welcome emails to those who confirmed.
 
 Work items (`GUID,LISTNAME`, with the language as a property) come from the queue `mail/confirm`.
-One with a new address asks its owner to confirm a change of address; one that is marked so is a
-welcome, if the list has one. An item is deleted when its
-email was accepted or refused, or when it is no longer needed; until then it comes back. A duplicate
-does no harm and has the same Message-ID: so there is no journal, and emails in doubt are sent
-again.
+One with a new address asks its owner to confirm a change of address, one with changes asks about
+the details of a later sign-up; one that is marked so is a welcome, if the list has one. An item is
+deleted when its email was accepted or refused, or when it is no longer needed; until then it comes
+back. A duplicate does no harm and has the same Message-ID: so there is no journal, and emails in
+doubt are sent again.
 
 Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
 progress; unfinished items are released: at once if their email was not sent.
@@ -37,11 +37,12 @@ from postroom.mail.system_mail import compile_address_change
 from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.limits.domain_limits import DomainLimits
-from postroom.sender.list_mailings import confirmation_mailing, welcome_mailing
+from postroom.sender.list_mailings import changes_mailing, confirmation_mailing, welcome_mailing
 from postroom.sender.policy import RetryPlan
 from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.signup.changed_details import CHANGES, awaits
 from postroom.services.audience.signup.preferences import ADDRESS_CHANGE, NEW_ADDRESS
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.signup.welcomes import WELCOME
@@ -182,7 +183,10 @@ class Confirmations:
             return
         new_address = message.properties.get(NEW_ADDRESS, "")
         is_welcome = bool(message.properties.get(WELCOME))
-        subscriber = await self._recipient_of(name, guid, new_address, is_welcome=is_welcome)
+        changes = message.properties.get(CHANGES, "")
+        subscriber = await self._recipient_of(
+            name, guid, new_address, changes, is_welcome=is_welcome
+        )
         if subscriber is None:
             await self._drop(message, is_welcome=is_welcome)
             return
@@ -227,11 +231,17 @@ class Confirmations:
         return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
     async def _recipient_of(
-        self, name: ListName, guid: SubscriberGuid, new_address: str, *, is_welcome: bool
+        self,
+        name: ListName,
+        guid: SubscriberGuid,
+        new_address: str,
+        changes: str,
+        *,
+        is_welcome: bool,
     ) -> Subscriber | None:
         """Return the subscriber, or the one that they become with a new address; None if removed,
-        blocked, or verified meanwhile. Only those who are verified are welcomed. A new address may
-        be that of another subscriber."""
+        blocked, or verified meanwhile. Only those who are verified are welcomed, or asked about
+        `changes`, as long as these wait. A new address may be that of another subscriber."""
         subscriber = await self._subscriptions.by_guid(name, guid)
         if subscriber is None or subscriber.blocked:
             return None
@@ -240,6 +250,8 @@ class Confirmations:
             if there is not None and there.blocked:
                 return None
             return msgspec.structs.replace(subscriber, address=Address(new_address))
+        if changes:
+            return subscriber if awaits(subscriber, changes) else None
         return subscriber if subscriber.verified is is_welcome else None
 
     async def _drop(self, message: QueueMessage, *, is_welcome: bool) -> None:
@@ -261,6 +273,9 @@ class Confirmations:
             mailing, columns = welcome_mailing(mailing_list, base_url, date, language)
             personal = await self._audiences.personal(name, subscriber)
             return mailing, personal.of(columns, clock.now().date())
+        if changes := message.properties.get(CHANGES, ""):
+            date = message.enqueued_at
+            return changes_mailing(mailing_list, base_url, date, changes, language), ()
         token = message.properties.get(ADDRESS_CHANGE, "")
         if not token:
             return confirmation_mailing(mailing_list, base_url, message.enqueued_at, language), ()

@@ -18,7 +18,11 @@ from postroom.mail.bodies.branded_frame import BrandedFrame, text_footer
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.personal.merge_fields import Columns, Personal, columns_in
-from postroom.mail.system_mail import compile_confirmation, compile_own_confirmation
+from postroom.mail.system_mail import (
+    compile_changes,
+    compile_confirmation,
+    compile_own_confirmation,
+)
 from postroom.services.audience.list_emails import standard_email
 from postroom.translations import Translator
 
@@ -53,6 +57,25 @@ def confirmation_mailing(
     composed = compose_list_email(own, mailing_list.brand)
     return compile_own_confirmation(
         **common, subject=composed.subject, html_content=composed.html, text=composed.text
+    )
+
+
+def changes_mailing(
+    mailing_list: MailingList, base_url: str, date: datetime, changes: str, language: str = ""
+) -> Mailing:
+    """Compile the email that asks a subscriber to confirm other details; `changes` stands for them
+    in the link. `language` and `date`: see `compile_confirmation`."""
+    return compile_changes(
+        list_name=mailing_list.name,
+        description=mailing_list.description,
+        from_address=mailing_list.from_address,
+        base_url=base_url,
+        date=date,
+        changes=changes,
+        language=language,
+        list_language=mailing_list.language,
+        brand=mailing_list.brand,
+        reply_to=mailing_list.reply_to,
     )
 
 

@@ -5,6 +5,7 @@
 | `mailinglist`    | list          | `mailinglist`   | the list                             |
 | `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
+| `mailinglist`    | list          | `formerly:…`    | see `audience/former_rows.py`        |
 | `mailinglist`    | list          | `fields`        | the fields that the list declares    |
 | `mailinglist`    | list          | `segment:NAME`  | a segment: its rule                  |
 | `mailinglist`    | list          | `ledger…`       | see `audience/consent/ledger_rows.py`|
@@ -79,6 +80,8 @@ LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"
 GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
+FORMER = "FormerAddresses"
+"""The former addresses of a subscriber, one per line."""
 LEDGER = "Ledger"
 """The property of a look-up row that names the last entry of the consent ledger."""
 
@@ -198,6 +201,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["Consent"] = subscriber.consent
     if subscriber.tracking:
         properties["Tracking"] = True
+    if subscriber.former_addresses:
+        properties[FORMER] = "\n".join(subscriber.former_addresses)
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -285,7 +290,13 @@ def subscriber_from(entity: Entity) -> Subscriber:
         consent=read_optional(entity, "Consent", str) or "",
         is_suppressed=read_optional(entity, _BLOCKED_BY, str) == _SUPPRESSION,
         tracking=read_optional(entity, "Tracking", bool) or False,
+        former_addresses=former_keys(read_optional(entity, FORMER, str) or ""),
     )
+
+
+def former_keys(stored: str) -> tuple[AddressKey, ...]:
+    """Return former addresses as a row has them."""
+    return tuple(AddressKey(Address(each)) for each in stored.split("\n")) if stored else ()
 
 
 class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
@@ -310,6 +321,7 @@ class AttributeRow(SubscriberRow, frozen=True, gc=False):
 
     CreatedAt: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     Attributes: str = ""
+    FormerAddresses: str = ""
 
 
 # -- pages ----------------------------------------------------------------------------------------

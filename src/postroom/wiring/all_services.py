@@ -164,7 +164,7 @@ class Services:
             store, self.suppressions.bounces, self.outcomes, self.pages
         )
         self.message_unsubscribes = MessageUnsubscribes(
-            store, self.subscriptions, self.messages, self.pages
+            store, self.subscriptions, self.messages, self.outcomes
         )
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
@@ -186,6 +186,7 @@ class Services:
             self.tracing,
             self.times,
             self.pages,
+            self.outcomes,
             self.ledger,
             self.suppressions,
         )

@@ -8,6 +8,7 @@ import pytest
 from postroom.domain.audience.list_emails import ListEmailKind
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.sender.confirmations import POISON_QUEUE
+from postroom.services.audience.signup.changed_details import changes_digest
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
 from tests.contract.conftest import ON_ONE_ENGINE
@@ -93,6 +94,28 @@ async def test_a_list_asks_and_welcomes_in_its_own_words(
     assert bodies(welcomed)["text/plain"].startswith("Dear Anna")
     assert welcomed["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
     assert (await services.store.queue(CONFIRM_QUEUE).info()).length == 0
+
+
+@ON_ONE_ENGINE
+async def test_who_signs_up_again_with_other_details_is_asked_about_the_latest_ones(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    await services.subscriptions.add(LIST, ANNA, verified=True)
+    for name in ("Anna", "Ann"):
+        given = {"first_name": name}
+        await services.subscriptions.subscribe(
+            LIST, ANNA, attributes=given, place="192.0.2.1", language="de", may_change=True
+        )
+    postroom.start("sender")
+    await until_empty(services)
+
+    [mail] = server.accepted()
+    asked, anna = parse(mail.content), await services.subscriptions.get(LIST, ANNA)
+    link = f"/confirm/changes?id={anna.guid}&listName={LIST}&changes={changes_digest(anna)}&lang=de"
+    assert link in bodies(asked)["text/plain"]
+    assert asked["subject"] == "Bitte bestätigen Sie Ihre Änderungen für Contoso's news"
+    assert anna.pending_attributes == {"first_name": "Ann"}
 
 
 @ON_ONE_ENGINE

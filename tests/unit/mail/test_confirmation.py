@@ -6,8 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.appearance import Colour, contrast
 from postroom.domain.audience.brand import Brand
+from postroom.domain.audience.lists import ListName
+from postroom.mail.system_mail import compile_changes
 from postroom.translations import Translator
 from tests.unit.mail.mailings import DATE, GUID, confirmation, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
@@ -35,6 +38,24 @@ def test_both_bodies_have_the_link_and_nothing_to_unsubscribe(language: str) -> 
     for body in both.values():
         assert "unsubscribe" not in body.lower()
         assert "{" not in re.sub("<style>.*</style>", "", body, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "de", "ko", "ru"])
+def test_the_question_about_changes_has_its_own_link_in_every_language(language: str) -> None:
+    mailing = compile_changes(
+        list_name=ListName("contoso1"),
+        description="Contoso news",
+        from_address=Address("news@contoso.example"),
+        base_url="https://lists.example.com",
+        date=DATE,
+        changes="0123abcd",
+        language=language,
+    )
+    both = bodies(parse(mailing.mail(recipient())))
+    link = f"https://lists.example.com/confirm/changes?id={GUID}&listName=contoso1&changes=0123abcd"
+    assert f"\n{link}&lang={language}\n" in both["text/plain"]
+    assert Translator(language)("Confirm changes") in both["text/html"]
+    assert (Translator(language)("Confirm changes") == "Confirm changes") is (language == "en")
 
 
 def test_a_description_is_shown_not_run() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.consent import ConsentSource
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.users import Role
 from tests.web.site import Site, Visitor
 
@@ -77,3 +79,37 @@ async def test_an_address_that_is_none_gets_a_clear_answer(site: Site, admin: Vi
     for page in ("/trace/export", "/trace/erase"):
         assert (await admin.get(f"{page}?email=nobody")).status_code == 422
     assert (await admin.post("/trace/erase", {"email": "nobody"})).status_code == 422
+
+
+async def test_pages_show_where_an_address_was_changed_and_erasing_names_it(
+    site: Site, admin: Visitor
+) -> None:
+    services = site.services
+    await services.lists.create("board", "Board", "news@contoso.example")
+    await services.subscriptions.add("board", ANN)
+    for name in ("news", "board"):
+        await services.subscriptions.change_address(name, ANN, f"ann@{name}.example")
+
+    before = (await admin.get(f"/trace{ABOUT}")).text
+    assert "ann@news.example</a> on news" in before
+    after = (await admin.get("/trace?email=ann@news.example")).text
+    assert "Formerly <a" in after
+    page = (await admin.get("/lists/news/subscribers/ann@news.example")).text
+    assert "Former addresses" in page
+    assert (
+        "stays: ann@board.example on board, ann@news.example on news"
+        in (await admin.get(f"/trace/erase{ABOUT}")).text
+    )
+    asked = (await admin.get("/trace/erase?email=ann@news.example")).text
+    assert f"former addresses ({ANN}) are erased" in asked
+
+    member = await site.user(Role.MEMBER, "eve@example.org")
+    await services.list_grants.set(
+        "user:eve@example.org", ListName("news"), frozenset({ListRight.VIEW})
+    )
+    theirs = (await member.get(f"/trace{ABOUT}")).text
+    assert "ann@news.example" in theirs
+    assert "ann@board.example" not in theirs
+    hidden = (await member.get("/trace?email=ann@board.example")).text
+    assert "Formerly" not in hidden
+    assert ANN not in hidden

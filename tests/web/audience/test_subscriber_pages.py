@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role
 from postroom.services.audience.bulk_changes import BLOCKED_BY_HAND
@@ -129,6 +131,69 @@ async def test_a_subscriber_moves_to_another_list_with_the_same_links(
         answer = await editor.post(back, {"to_list": nowhere})
         assert answer.status_code == 422
         assert "Choose a list" in answer.text
+
+
+async def test_a_subscriber_is_added_to_another_list_and_removed_from_it_again(
+    site: Site, editor: Visitor
+) -> None:
+    services = site.services
+    await services.lists.create("other", "Other", "other@contoso.example")
+    await services.fields.declare("other", [Field("city"), Field("age", FieldType.INTEGER)])
+    await services.fields.declare("news", [Field("city"), Field("age")])
+    await services.subscriptions.add(
+        "news", "ann@example.com", verified=True, attributes={"city": "Bern", "age": "old"}
+    )
+    here = f"{HERE}/ann@example.com"
+    assert "<option>other</option>" in (await editor.get(here)).text
+
+    added = await editor.post(f"{here}/lists", {"to_list": "other"})
+    assert await editor.said(added) == "Added to list other."
+    there = await services.subscriptions.get("other", "ann@example.com")
+    assert (there.verified, there.attributes) == (False, {"city": "Bern"})
+    page = (await editor.get(here)).text
+    assert 'href="/lists/other/subscribers/ann@example.com/delete?here=news"' in page.replace(
+        "%40", "@"
+    )
+    again = await editor.post(f"{here}/lists", {"to_list": "other"})
+    assert again.status_code == 409
+    assert "is already on that list" in again.text
+
+    question = await editor.get("/lists/other/subscribers/ann@example.com/delete?here=news")
+    assert 'name="here" value="news"' in question.text
+    form = {"here": "news", "etag": there.etag}
+    removed = await editor.post("/lists/other/subscribers/ann@example.com/delete", form)
+    assert removed.headers["location"] == f"{HERE}/ann%40example.com"
+    assert await editor.said(removed) == "Removed from list other."
+    for nowhere in ("nowhere", "", "<b>"):
+        answer = await editor.post(f"{here}/lists", {"to_list": nowhere})
+        assert answer.status_code == 422
+        assert "Choose a list" in answer.text
+
+
+async def test_adding_to_a_list_respects_suppression_departures_and_required_fields(
+    site: Site, editor: Visitor
+) -> None:
+    services, here = site.services, f"{HERE}/ann@example.com"
+    for name in ("left", "strict", "other"):
+        await services.lists.create(name, name.title(), "other@contoso.example")
+    await services.fields.declare("strict", [Field("city", required=True)])
+    await services.subscriptions.add("news", "ann@example.com", verified=True)
+    left = await services.subscriptions.add("left", "ann@example.com", verified=True)
+    await services.subscriptions.unsubscribe("left", left.guid)
+
+    refused = await editor.post(f"{here}/lists", {"to_list": "left", "verified": "yes"})
+    assert refused.status_code == 409
+    assert "unsubscribed from left" in refused.text
+    added = await editor.post(f"{here}/lists", {"to_list": "left"})
+    assert await editor.said(added) == "Added to list left."
+    missing = await editor.post(f"{here}/lists", {"to_list": "strict"})
+    assert missing.status_code == 422
+    assert "is required" in missing.text
+
+    await services.suppressions.suppress("ann@example.com", "complaint", source="test")
+    blocked = await editor.post(f"{here}/lists", {"to_list": "other", "verified": "yes"})
+    assert "They receive nothing: suppressed: complaint." in await editor.said(blocked)
+    assert not (await services.subscriptions.get("other", "ann@example.com")).may_receive
 
 
 async def test_an_added_subscriber_gets_a_confirmation_email(site: Site, editor: Visitor) -> None:

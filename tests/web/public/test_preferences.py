@@ -146,6 +146,29 @@ async def test_another_list_is_confirmed_by_email_and_left_at_once(
     assert await site.services.subscriptions.find(ListName("garden"), ann.address) is None
 
 
+async def test_every_public_list_can_be_left_and_those_with_a_form_are_linked(
+    site: Site, ann: Subscriber
+) -> None:
+    services = site.services
+    await services.lists.create("legal", "Legal news", FROM, consent_text="I agree.")
+    await services.lists.create("robots", "Robot news", FROM, proof_of_work=True)
+    await services.lists.create("cities", "City news", FROM)
+    await services.fields.declare("cities", [Field("town", public=True, required=True)])
+    for name in ("legal", "robots", "staff"):
+        await services.subscriptions.add(name, ANN, verified=True)
+    page = (await site.visitor().get(link(ann))).text
+    boxes = re.findall(r'name="list" value="(\w+)"( checked)?', page)
+    assert boxes == [("garden", ""), ("legal", " checked"), ("robots", " checked")]
+    assert re.findall(r'href="/subscribe\?list=(\w+)', page) == ["cities"]
+
+    form = {"action": "save", "attributes.city": "Bern", "shown": ["legal", "robots", "garden"]}
+    left = await site.visitor().http.post(link(ann), data={**form, "list": ["robots", "cities"]})
+    assert await services.subscriptions.find(ListName("legal"), ANN) is None
+    assert await services.subscriptions.find(ListName("robots"), ANN) is not None
+    assert await services.subscriptions.find(ListName("cities"), ANN) is None
+    assert re.findall(r'href="/subscribe\?list=(\w+)', left.text) == ["cities", "legal"]
+
+
 async def test_nothing_is_planned_for_someone_who_takes_a_break(
     site: Site, ann: Subscriber
 ) -> None:
@@ -262,10 +285,10 @@ async def test_the_download_has_nothing_that_the_team_keeps_to_itself(
     assert "pays late" not in file.text
     assert set(data["subscription"]) == {
         "list", "email", "confirmed", "signed_up_at", "confirmed_at", "paused_until", "attributes",
-        "consent", "tracking",
+        "consent", "tracking", "former_addresses",
     }  # fmt: skip
     [email] = data["messages"]
-    assert set(email) == {"ref", "subject", "sent_at", "outcome", "reply"}
+    assert set(email) == {"ref", "email", "subject", "sent_at", "outcome", "reply"}
     assert (email["ref"], email["subject"], email["outcome"]) == (message.ref, "News", "pending")
 
 

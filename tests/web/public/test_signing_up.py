@@ -7,8 +7,10 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import Subscriber
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role
+from postroom.services.audience.signup.changed_details import CHANGES
 from tests.web.site import Site
 
 ANN = "ann@example.com"
@@ -257,6 +259,102 @@ async def test_signing_up_again_changes_fields_only_after_the_confirmation(site:
     assert not await subscribe("club", ANN, attributes={"city": "Oslo"})
     again = await site.services.subscriptions.get("club", ANN)
     assert again == confirmed
+
+
+async def confirmed_subscriber(site: Site) -> Subscriber:
+    await with_fields(site)
+    subscriptions = site.services.subscriptions
+    await subscriptions.subscribe("club", ANN, attributes={"city": "Bern", "age": 30})
+    guid = (await subscriptions.get("club", ANN)).guid
+    known = await subscriptions.confirm("club", guid)
+    assert known is not None
+    await site.services.store.queue(CONFIRM_QUEUE).purge()
+    return known
+
+
+async def again(site: Site, **values: str) -> str:
+    """Sign up by the form; return the text of the answer."""
+    form = {"list": "club", "email": ANN} | {f"attributes.{k}": v for k, v in values.items()}
+    response = await site.visitor().http.post("/subscribe?list=club&lang=en", data=form)
+    assert response.status_code == 200
+    return response.text
+
+
+async def link_to_changes(site: Site, known: Subscriber) -> str:
+    """Return the link in the email that asks about changes."""
+    [item] = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
+    assert item.body == f"{known.guid},club"
+    changes = item.properties[CHANGES]
+    return f"/confirm/changes?id={known.guid}&listName=club&changes={changes}&lang=en"
+
+
+async def test_who_has_confirmed_changes_details_by_signing_up_again_and_confirming(
+    site: Site,
+) -> None:
+    known = await confirmed_subscriber(site)
+    stranger = await again(site, city="Rome", first_name="<b>Ann</b>")
+    link, visitor = await link_to_changes(site, known), site.visitor()
+    before = await site.services.subscriptions.get("club", ANN)
+    assert before.attributes == {"city": "Bern", "age": 30}
+
+    page = await visitor.get(link)
+    assert "<dt>Town</dt><dd>Rome</dd>" in page.text
+    assert "&lt;b&gt;Ann&lt;/b&gt;" in page.text
+    assert "Age" not in page.text
+    assert await site.services.subscriptions.get("club", ANN) == before, "GET changes nothing"
+    assert "Saved." in (await visitor.http.post(link)).text
+    after = await site.services.subscriptions.get("club", ANN)
+    assert after.attributes == {"city": "Rome", "age": 30, "first_name": "<b>Ann</b>"}
+    assert (after.guid, after.verified) == (known.guid, True)
+    assert "There is nothing to confirm" in (await visitor.http.post(link)).text
+
+    form = {"list": "club", "email": "new@example.com", "attributes.city": "Rome"}
+    new = await visitor.http.post("/subscribe?list=club&lang=en", data=form)
+    assert new.text == stranger.replace(ANN, "new@example.com"), "it reveals nothing"
+
+
+async def test_signing_up_again_with_the_same_details_sends_nothing(site: Site) -> None:
+    await confirmed_subscriber(site)
+    await again(site, city="Bern")
+    assert await site.services.store.queue(CONFIRM_QUEUE).peek(32) == []
+    known = await site.services.subscriptions.get("club", ANN)
+    assert known.pending_attributes == {}
+
+
+async def test_the_link_to_changes_never_confirms_those_of_a_later_sign_up(site: Site) -> None:
+    known = await confirmed_subscriber(site)
+    await again(site, city="Rome")
+    first, visitor = await link_to_changes(site, known), site.visitor()
+    await site.services.store.queue(CONFIRM_QUEUE).purge()
+    await again(site, city="Oslo")
+
+    assert "There is nothing to confirm" in (await visitor.http.post(first)).text
+    assert (await site.services.subscriptions.get("club", ANN)).attributes["city"] == "Bern"
+    await visitor.http.post(await link_to_changes(site, known))
+    assert (await site.services.subscriptions.get("club", ANN)).attributes["city"] == "Oslo"
+
+
+async def test_questions_about_changes_are_limited_like_sign_ups(site: Site) -> None:
+    known = await confirmed_subscriber(site)
+    for city in ("Rome", "Oslo", "Cork", "Nice"):  # two within five minutes
+        await again(site, city=city)
+    items = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
+    assert [each.body for each in items] == [f"{known.guid},club"] * 2
+    pending = (await site.services.subscriptions.get("club", ANN)).pending_attributes
+    assert pending == {"city": "Oslo"}, "values that nobody is asked about do not wait"
+
+
+async def test_a_sign_up_by_a_program_never_asks_who_has_confirmed(site: Site) -> None:
+    await confirmed_subscriber(site)
+    assert not await site.services.subscriptions.subscribe("club", ANN, attributes={"city": "Ulm"})
+    assert await site.services.store.queue(CONFIRM_QUEUE).peek(32) == []
+
+
+async def test_nobody_who_is_blocked_is_asked_about_changes(site: Site) -> None:
+    await confirmed_subscriber(site)
+    await site.services.subscriptions.edit("club", ANN, blocked="asked us to")
+    await again(site, city="Rome")
+    assert await site.services.store.queue(CONFIRM_QUEUE).peek(32) == []
 
 
 async def test_a_choice_of_lists_leaves_out_those_that_need_more_than_an_address(

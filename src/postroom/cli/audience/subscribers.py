@@ -300,6 +300,10 @@ def trace(settings: Settings, address: str, as_json: bool) -> None:
         console.print(output.table(("list", "state", "since"), lists))
     else:
         output.say(f"{found.address} is on no list.")
+    for former in found.former:
+        output.say(f"Formerly {former.key} on {former.list_name}.")
+    for moved in found.moved:
+        output.say(f"Changed to {moved.address} on {moved.list_name}.")
     for each in found.suppressions:
         output.say(f"Suppressed on {each.list_name or 'every list'}: {each.reason}.")
     for left in found.departures:

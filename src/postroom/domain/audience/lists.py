@@ -133,7 +133,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     `note` is for the team. `consent` says what the owner agreed to at the sign-up, or how they
     signed up in the tool that they were imported from. With `is_suppressed` they are blocked by a
     suppression of the address, and not by hand. `tracking` says that they agreed that their opens
-    and clicks are measured, as long as they do not withdraw it.
+    and clicks are measured, as long as they do not withdraw it. `former_addresses` are those that
+    they have changed (see `former_addresses.py`).
     """
 
     list_name: ListName
@@ -152,6 +153,12 @@ class Subscriber(msgspec.Struct, frozen=True):
     consent: str = ""
     is_suppressed: bool = False
     tracking: bool = False
+    former_addresses: tuple[AddressKey, ...] = ()
+
+    @property
+    def guids(self) -> tuple[SubscriberGuid, ...]:
+        """All GUIDs that lead to this subscriber."""
+        return (self.guid, *self.merged_guids)
 
     @property
     def key(self) -> AddressKey:

@@ -6,7 +6,7 @@ outcome, another one which of the page's replies it got. A column that is all ze
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -187,12 +187,16 @@ class PageEmails:
         packed = self._packed
         return _at(packed.list_of, place) if isinstance(packed, _PackedWithLists) else 0
 
-    def places_of(self, key: AddressKey) -> list[int]:
-        """Return where emails to an address are, however it is spelled: one, or none.
+    def places_of(
+        self, key: AddressKey, guids: Collection[SubscriberGuid] | None = None
+    ) -> list[int]:
+        """Return where emails to an address are, however it is spelled, or those of them that have
+        one of these GUIDs: one, or none.
 
         A message that was queued when spellings were subscribers of their own may have several.
         """
-        return [place for place, each in enumerate(self.addresses) if address_key(each) == key]
+        found = [place for place, each in enumerate(self.addresses) if address_key(each) == key]
+        return found if guids is None else [each for each in found if self.guid(each) in guids]
 
     def place_of(self, guid: SubscriberGuid) -> int | None:
         """Return where the email to the subscriber with this GUID is."""

@@ -5,9 +5,14 @@ and the consent ledger loses whose entries it has, with their details. Records o
 that counts and pages remain correct, but without the address, also in the mail server's replies and
 in bounces. A suppressed address stays suppressed: its digest is kept.
 
+Addresses that these subscriptions had before are erased, too, from the emails that have their GUID.
+If somebody else owns such an address now, what is stored about it otherwise stays. Subscribers who
+had the erased address themselves stay, but no longer remember it.
+
 | table      | partition | row                     | holds                                  |
 |------------|-----------|-------------------------|----------------------------------------|
-| `erasures` | `erasure` | a digest of the address | Address, RequestedAt, and Waiting: the |
+| `erasures` | `erasure` | a digest of the address | Address, RequestedAt, Former: JSON of  |
+|            |           |                         | former addresses, and Waiting: the     |
 |            |           |                         | messages whose records are still to be |
 |            |           |                         | erased, once nothing else is           |
 
@@ -20,15 +25,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, address_key, parse_address
+from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
 from postroom.domain.audience.consent import ConsentAction
+from postroom.domain.audience.former_addresses import FormerAddress
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import PageEmails
@@ -41,6 +48,7 @@ from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.subscriber_rows import SubscriberRows
 from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.messages.message_times import MessageTimes
+from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import FREE, PageRows, page_entity
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
 
@@ -68,6 +76,7 @@ class _Request(msgspec.Struct, frozen=True):
     address: Address
     at: datetime
     waiting: tuple[str, ...] = ()
+    former: tuple[FormerAddress, ...] = ()
 
 
 class PersonalDataService:
@@ -79,6 +88,7 @@ class PersonalDataService:
         tracing: TraceService,
         times: MessageTimes,
         pages: PageRows,
+        outcomes: OutcomeService,
         ledger: ConsentLedger,
         suppressions: SuppressionService,
     ) -> None:
@@ -90,6 +100,7 @@ class PersonalDataService:
         self._tracing = tracing
         self._times = times
         self._pages = pages
+        self._outcomes = outcomes
         self._ledger = ledger
         self._suppressions = suppressions
 
@@ -110,16 +121,16 @@ class PersonalDataService:
     async def _carry_out(self, request: _Request) -> Erasure:
         lists: list[str] = []
         if not request.waiting:
+            request = await self._with_former(request)
             await self._forget_foreign_ids(request)
             lists = await self._remove_from_lists(request)
             await self._forget_departures(request.address)
-            await self._suppressions.erase(request.address)
+            await self._forget_suppressions(request)
         emails, waiting = 0, []
         async for message in self._all_messages():
             if request.waiting and message.ref not in request.waiting:
                 continue
-            await self._suppressions.bounces.erase_email(message.ref, request.address)
-            erased = await self._erase_emails(message, request.address)
+            erased = await self._erase_message(message, request)
             if erased is None:
                 waiting.append(str(message.ref))
             else:
@@ -131,6 +142,24 @@ class PersonalDataService:
             with contextlib.suppress(NotFound):  # finished by another process at this moment
                 await self._requests.delete(_PARTITION, _row(request.address))
         return Erasure(request.address, lists, emails, waiting)
+
+    async def _with_former(self, request: _Request) -> _Request:
+        """Remember the former addresses in the request: once the subscriptions are removed, nothing
+        else says which they were."""
+        subscriptions = await self._tracing.subscriptions(request.address)
+        ours = [each for each in subscriptions if each.created_at <= request.at]
+        found = await self._tracing.former(request.address, ours)
+        former = tuple(dict.fromkeys((*request.former, *found)))
+        if former != request.former:
+            request = msgspec.structs.replace(request, former=former)
+            await self._requests.upsert(_entity(request))
+        return request
+
+    async def _forget_suppressions(self, request: _Request) -> None:
+        await self._suppressions.erase(request.address)
+        for key in dict.fromkeys(each.key for each in request.former):
+            if not await self._tracing.subscriptions(key):  # else it is about somebody else
+                await self._suppressions.erase(key)
 
     async def _forget_foreign_ids(self, request: _Request) -> None:
         """Remove ids of other tools, as long as it is known whose they are."""
@@ -153,17 +182,34 @@ class PersonalDataService:
     async def _forget_departures(self, address: Address) -> None:
         async for name in self._lists.all_names():
             await self._departures.forget(name, address)
+            await self._rows.former.forget(name, address)
             await self._ledger.erase_departed(name, address)
 
-    async def _erase_emails(self, message: Message, address: Address) -> int | None:
-        """Erase an address from the page of a message that holds it; return how many emails there
-        were, or None if the page has to wait for a sender."""
-        key = address_key(address)
+    async def _erase_message(self, message: Message, request: _Request) -> int | None:
+        """Erase the addresses of a request from a message; return how many emails there were, or
+        None if one of them has to wait for a sender."""
+        await self._suppressions.bounces.erase_email(message.ref, request.address)
+        count = await self._erase_emails(message, address_key(request.address))
+        for each in request.former:
+            if each.list_name not in message.lists:
+                continue
+            if await self._outcomes.emails_to(message, each.key, each.guids):
+                await self._suppressions.bounces.erase_email(message.ref, each.key)
+            erased = await self._erase_emails(message, each.key, each.guids)
+            count = None if count is None or erased is None else count + erased
+        return count
+
+    async def _erase_emails(
+        self, message: Message, key: AddressKey, guids: Collection[SubscriberGuid] | None = None
+    ) -> int | None:
+        """Erase an address from the page of a message that holds it, or only emails that have one
+        of these `guids`; return how many there were, or None if the page has to wait for a sender.
+        """
         for _ in range(_TRIES):
             page = await self._pages.holding(message, key)
-            if page is None:
+            places = [] if page is None else page.emails.places_of(key, guids)
+            if page is None or not places:
                 return 0
-            places = page.emails.places_of(key)
             is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
             if is_pending or page.claim != FREE:
                 return None
@@ -193,15 +239,19 @@ def _entity(request: _Request) -> Entity:
     properties: dict[str, Value] = {"Address": request.address, "RequestedAt": request.at}
     if request.waiting:
         properties["Waiting"] = ",".join(request.waiting)
+    if request.former:
+        properties["Former"] = msgspec.json.encode(request.former).decode()
     return Entity(_PARTITION, _row(request.address), properties)
 
 
 def _request(entity: Entity) -> _Request:
     waiting = entities.read_optional(entity, "Waiting", str)
+    former = entities.read_optional(entity, "Former", str)
     return _Request(
         Address(entities.read(entity, "Address", str)),
         entities.read(entity, "RequestedAt", datetime),
         tuple(waiting.split(",")) if waiting else (),
+        msgspec.json.decode(former, type=tuple[FormerAddress, ...]) if former else (),
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address, parse_address
+from postroom.domain.audience.former_addresses import FormerAddress, former_of
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber
 from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import NoSuch
@@ -34,7 +36,8 @@ class Departure(msgspec.Struct, frozen=True):
 
 class Trace(msgspec.Struct, frozen=True):
     """Subscriptions and departures sorted by list; emails with their messages, newest first, and
-    their bounces by message."""
+    their bounces by message. `former` are addresses that these subscriptions had, whose emails are
+    included; those of subscribers who had the address, and have `moved`, are not."""
 
     address: Address
     subscriptions: list[Subscriber]
@@ -43,6 +46,8 @@ class Trace(msgspec.Struct, frozen=True):
     consent: list[ConsentHistory] = []
     suppressions: list[Suppression] = []
     bounces: dict[MessageRef, list[RecordedBounce]] = {}
+    former: list[FormerAddress] = []
+    moved: list[Subscriber] = []
 
 
 class TracedEmails(msgspec.Struct, frozen=True):
@@ -77,19 +82,30 @@ class TraceService:
         """Return the whole history of an address. `Invalid`."""
         address = parse_address(email)
         subscriptions = await self.subscriptions(address)
+        former = await self.former(address, subscriptions)
         departures = await self.departures(address)
         suppressions = await self._suppressions.of_address(address)
         emails: list[tuple[Message, EmailRecord]] = []
         bounces: dict[MessageRef, list[RecordedBounce]] = {}
         before: str | None = None
         while True:
-            part = await self.emails(address, before=before)
+            part = await self.emails(address, former, before=before)
             emails += part.emails
             bounces |= part.bounces
             if (before := part.next) is None:
                 break
         consent = await self.consent(address, subscriptions)
-        return Trace(address, subscriptions, departures, emails, consent, suppressions, bounces)
+        return Trace(
+            address,
+            subscriptions,
+            departures,
+            emails,
+            consent,
+            suppressions,
+            bounces,
+            former,
+            await self.moved(address),
+        )
 
     async def subscriptions(self, address: Address) -> list[Subscriber]:
         """Return the subscriptions of an address."""
@@ -98,6 +114,23 @@ class TraceService:
             found = await asyncio.gather(*(self._subscription(each, address) for each in lists))
             subscriptions += [each for each in found if each is not None]
         return subscriptions
+
+    async def former(
+        self, address: Address, subscriptions: Sequence[Subscriber]
+    ) -> list[FormerAddress]:
+        """Return the former addresses of these subscriptions of an address, and of those that have
+        ended."""
+        former = [each for subscriber in subscriptions for each in former_of(subscriber)]
+        async for name in self._lists.all_names():
+            former += await self._ledger.former_of_departed(name, address)
+        return former
+
+    async def moved(self, address: Address) -> list[Subscriber]:
+        """Return the subscribers who had this address before they changed it."""
+        found: list[Subscriber] = []
+        async for name in self._lists.all_names():
+            found += await self._subscriptions.rows.former.now(name, address)
+        return found
 
     async def departures(self, address: Address) -> list[Departure]:
         """Return the lists from which the owner of an address has unsubscribed."""
@@ -125,30 +158,39 @@ class TraceService:
         return sorted(histories, key=lambda each: each.list_name)
 
     async def emails(
-        self, address: Address, *, before: str | None = None, limit: int = _AT_ONCE
+        self,
+        address: Address,
+        former: Sequence[FormerAddress] = (),
+        *,
+        before: str | None = None,
+        limit: int = _AT_ONCE,
     ) -> TracedEmails:
-        """Return the emails to an address among the next `limit` messages, newest first."""
+        """Return the emails to an address, and to its owner's former ones, among the next `limit`
+        messages, newest first."""
         found = await self._times.all(limit=limit, before=before)
-        records = await asyncio.gather(
-            *(self._outcomes.emails_to(message, address) for message in found.messages)
-        )
+        emails_to = partial(self._outcomes.emails_to, former=former)
+        records = await asyncio.gather(*(emails_to(each, address) for each in found.messages))
         emails = [(m, r) for m, each in zip(found.messages, records, strict=True) for r in each]
         of_email = self._suppressions.bounces.of_email
-        bounced = await asyncio.gather(*(of_email(message.ref, address) for message, _ in emails))
-        bounces = {m.ref: each for (m, _), each in zip(emails, bounced, strict=True) if each}
+        bounced = await asyncio.gather(*(of_email(m.ref, email.address) for m, email in emails))
+        bounces: dict[MessageRef, list[RecordedBounce]] = {}
+        for (message, _), each in zip(emails, bounced, strict=True):
+            if each:
+                bounces.setdefault(message.ref, []).extend(each)
         return TracedEmails(emails, len(found.messages), found.next, bounces)
 
-    async def emails_of_list(
-        self, list_name: ListName, address: Address
-    ) -> list[tuple[Message, EmailRecord]]:
-        """Return all emails of a list to an address, newest first."""
+    async def emails_of_list(self, subscriber: Subscriber) -> list[tuple[Message, EmailRecord]]:
+        """Return all emails of a list to its subscriber, newest first, also those from before they
+        left and came back; none to others who had the address before them."""
+        list_name, address, former = subscriber.list_name, subscriber.address, former_of(subscriber)
+        guids = {*subscriber.guids, *await self._ledger.departed(list_name, address)}
         emails: list[tuple[Message, EmailRecord]] = []
         before: str | None = None
         while True:
             found = await self._times.all(limit=_AT_ONCE, before=before)
             messages = [each for each in found.messages if list_name in each.lists]
             records = await asyncio.gather(
-                *(self._outcomes.emails_to(message, address) for message in messages)
+                *(self._outcomes.emails_to(each, address, guids, former) for each in messages)
             )
             emails += [
                 (message, record)

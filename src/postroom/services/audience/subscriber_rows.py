@@ -29,10 +29,12 @@ from postroom.domain.audience.consent import (
     act_between,
     parse_head,
 )
+from postroom.domain.audience.former_addresses import moved_to
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guid
 from postroom.domain.errors import Exists, NoSuch, Overtaken
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows, entry_row, first_rows
+from postroom.services.audience.former_rows import FormerRows, formerly_rows
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.departures import Departures
@@ -65,6 +67,7 @@ class SubscriberRows:
     def __init__(self, store: Store, lists: ListService, counts: ListCounts) -> None:
         self.table = store.table(entities.LISTS)
         self.ledger = LedgerRows(self.table)
+        self.former = FormerRows(self.table)
         self._store = store
         self._lists = lists
         self._counts = counts
@@ -86,8 +89,7 @@ class SubscriberRows:
         subscriber = await self.find(name, Address(entities.read(found, "EmailAddress", str)))
         if subscriber is None:
             return None, None
-        known = (subscriber.guid, *subscriber.merged_guids)
-        if not any(hmac.compare_digest(each, guid) for each in known):
+        if not any(hmac.compare_digest(each, guid) for each in subscriber.guids):
             return None, None
         head = entities.read_optional(found, entities.LEDGER, str)
         return subscriber, parse_head(head) if head else None
@@ -223,13 +225,14 @@ class SubscriberRows:
         return msgspec.structs.replace(new, etag=saved)
 
     async def change_address(
-        self, old: Subscriber, new: Subscriber, source: ConsentSource = BY_TEAM
+        self, old: Subscriber, address: Address, source: ConsentSource = BY_TEAM
     ) -> Subscriber:
-        """Replace the rows of `old` by those of `new`, blocked if the new address is suppressed.
-        `Exists`, `Overtaken`."""
-        new = await self.with_suppression(new)
+        """Replace the rows of `old` by those of `new`, blocked if the new address is suppressed;
+        the old one becomes a former one. `Exists`, `Overtaken`, `NotNow`."""
+        new = await self.with_suppression(moved_to(old, address))
         entity = entities.subscriber_entity(new)
         changes: list[Operation] = [Replace(each) for each in entities.lookup_entities(new)[1:]]
+        changes += formerly_rows(new)
         changes += await self.ledger.added(new, ConsentAction.ADDRESS_CHANGED, source)
         if new.key == old.key:
             changes.insert(0, Replace(entity, old.etag))

@@ -169,9 +169,11 @@ def merge(subscribers: list[Subscriber]) -> Subscriber:
         key=lambda each: (not each.verified, each.verified_at or each.created_at, each.created_at),
     )
     guids = [guid for each in (kept, *others) for guid in (each.guid, *each.merged_guids)]
+    former = [key for each in (kept, *others) for key in each.former_addresses]
     return msgspec.structs.replace(
         kept,
         created_at=min(each.created_at for each in subscribers),
         blocked=next((each.blocked for each in (kept, *others) if each.blocked), ""),
         merged_guids=tuple(guid for guid in dict.fromkeys(guids) if guid != kept.guid),
+        former_addresses=tuple(dict.fromkeys(former)),
     )

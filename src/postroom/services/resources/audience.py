@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -182,6 +182,10 @@ class SubscriberResource(Resource, frozen=True):
             " they signed up in the other tool."
         ),
     ]
+    former_addresses: Annotated[
+        Sequence[str],
+        Meta(description="Addresses that this subscriber had before, in lower case, oldest first."),
+    ]
     created_at: Time
     etag: str
 
@@ -199,6 +203,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         attributes=dict(subscriber.attributes),
         note=subscriber.note,
         consent=subscriber.consent,
+        former_addresses=subscriber.former_addresses,
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,
     )

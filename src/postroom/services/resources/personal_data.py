@@ -91,6 +91,15 @@ class LeftListResource(Resource, frozen=True):
     left_at: Time | None
 
 
+class FormerAddressResource(Resource, frozen=True):
+    """A change of address on a list. The emails to the address `before` belong to that change only
+    if they went to the same subscriber."""
+
+    list: str
+    before: str
+    after: str
+
+
 class TracedEmailResource(MessageSummary, frozen=True):
     """A message, and the outcome of its email to one address."""
 
@@ -111,6 +120,7 @@ class TraceResource(Resource, frozen=True):
     consent: Sequence[ConsentEntryResource]
     suppressions: Sequence[SuppressionResource]
     messages: Sequence[TracedEmailResource]
+    address_changes: Sequence[FormerAddressResource]
 
 
 def describe_trace(trace: Trace) -> TraceResource:
@@ -131,6 +141,10 @@ def describe_trace(trace: Trace) -> TraceResource:
             )
             for message, email in trace.emails
         ],
+        address_changes=[
+            *(FormerAddressResource(f.list_name, f.key, trace.address) for f in trace.former),
+            *(FormerAddressResource(m.list_name, trace.address, m.address) for m in trace.moved),
+        ],
     )
 
 
@@ -146,12 +160,14 @@ class OwnSubscriptionResource(Resource, frozen=True):
     attributes: dict[str, AttributeValue]
     consent: str
     tracking: bool
+    former_addresses: Sequence[str]
 
 
 class OwnEmailResource(Resource, frozen=True):
-    """An email to a subscriber, as they may see it."""
+    """An email to a subscriber, as they may see it; `email` is the address it went to."""
 
     ref: str
+    email: str
     subject: str
     sent_at: Time | None
     outcome: EmailOutcome
@@ -182,10 +198,12 @@ def describe_personal_data(
         attributes=dict(subscriber.attributes),
         consent=subscriber.consent,
         tracking=subscriber.tracking,
+        former_addresses=subscriber.former_addresses,
     )
     messages = [
         OwnEmailResource(
             ref=message.ref,
+            email=email.address,
             subject=message.subject,
             sent_at=describe_time(message.queued_at),
             outcome=email.outcome,

@@ -16,6 +16,7 @@ from postroom.web.admin.audience import (
 from postroom.web.admin.audience.subscribers import (
     address_trace,
     imports,
+    list_membership,
     listmonk_import,
     subscriber_editing,
     subscriber_index,
@@ -76,6 +77,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *listmonk_import.VIEWS,
     *imports.VIEWS,
     *subscriber_index.VIEWS,
+    *list_membership.VIEWS,  # before the page of a subscriber, whose address matches any path
     *subscriber_editing.VIEWS,
     *suppressions.VIEWS,
     *message_index.VIEWS,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from postroom.web.public import (
     archive,
     branding,
+    confirm_changes,
     embedding,
     imported_links,
     links,
@@ -19,6 +20,7 @@ PUBLIC_VIEWS: tuple[View, ...] = (
     *subscribe.VIEWS,
     *embedding.VIEWS,
     *links.VIEWS,
+    *confirm_changes.VIEWS,
     *imported_links.VIEWS,
     *preferences.VIEWS,
     *branding.VIEWS,

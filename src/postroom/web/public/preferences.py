@@ -18,7 +18,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, masked, parse_address
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import MailingList, Subscriber, parse_list_name
-from postroom.domain.errors import Exists, Invalid, NoSuch
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.domain.languages import known_language
 from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.services.audience.signup.signup_limits import network_for_limits
@@ -32,7 +32,8 @@ from postroom.web.public.field_inputs import (
     typed_values,
 )
 from postroom.web.public.links import broken_link, message_named, read_link, without_spaces
-from postroom.web.public.subscribe import MOST_AT_ONCE, all_simple_lists
+from postroom.web.public.other_lists import OtherLists, other_lists
+from postroom.web.public.subscribe import MOST_AT_ONCE
 from postroom.web.public.visitor import LANGUAGE_NAMES, Visitor, link_view, printable
 
 _LONGEST_TOKEN: Final = 2000
@@ -50,7 +51,7 @@ class _Page:
         mailing_list: MailingList,
         subscriber: Subscriber,
         fields: Fields,
-        others: list[MailingList],
+        others: OtherLists,
     ) -> None:
         self.visitor = visitor
         self._list = mailing_list
@@ -83,8 +84,12 @@ class _Page:
             inputs=shown_inputs(self._shown, values, visitor.gettext, problems),
             language_names=LANGUAGE_NAMES,
             chosen_language=subscriber.attributes.get("language", ""),
-            others=self._others,
-            subscribed=await self._subscribed(),
+            others=self._others.ticked,
+            subscribed=self._others.joined,
+            with_form=[
+                (each.description, visitor.link("/subscribe", list=each.name))
+                for each in self._others.with_form
+            ],
             paused_until=f"{paused:%Y-%m-%d}" if paused and paused > clock.now() else "",
             new_address=printable(new_address or "")[:LONGEST],
             is_invalid_address=new_address is not None,
@@ -123,6 +128,7 @@ class _Page:
             # No room beside the fields that are not public.
             return await self.render(typed=typed, problems=too_large(typed, _))
         is_asked = await self._change_lists(set(visitor.form_values("list")))
+        self._others = await other_lists(visitor, self._subscriber.address, self._list.name)
         more = _("To confirm the new list, open the link in the email we’ve sent you.")
         return await self.render(f"{_('Saved.')} {more}" if is_asked else _("Saved."))
 
@@ -163,9 +169,7 @@ class _Page:
             limited.headers["Retry-After"] = "60"
             return limited
         _DOWNLOADS.count(subscriber.guid)
-        emails = await visitor.services.tracing.emails_of_list(
-            subscriber.list_name, subscriber.address
-        )
+        emails = await visitor.services.tracing.emails_of_list(subscriber)
         history = await visitor.services.ledger.of_subscriber(subscriber)
         data = msgspec.json.encode(describe_personal_data(subscriber, history, emails))
         name = f"{subscriber.list_name}.json"
@@ -177,26 +181,15 @@ class _Page:
 
     # -- other lists -------------------------------------------------------------------------
 
-    async def _subscribed(self) -> set[str]:
-        found = await asyncio.gather(*(self._subscription(each) for each in self._others))
-        return {each.list_name for each in found if each is not None and each.verified}
-
-    async def _subscription(self, mailing_list: MailingList) -> Subscriber | None:
-        return await self.visitor.services.subscriptions.find(
-            mailing_list.name, self._subscriber.address
-        )
-
     async def _change_lists(self, wanted: set[str]) -> bool:
         """Leave lists that are no longer wanted, and ask for a confirmation of new ones; return
         whether there are new ones. A list that the page did not show cannot be unwanted."""
-        subscriptions, before = self.visitor.services.subscriptions, await self._subscribed()
-        unwanted = before & set(self.visitor.form_values("shown")) - wanted
-        for each in self._others:
-            if each.name in unwanted:
-                found = await self._subscription(each)
-                if found is not None:
-                    await subscriptions.unsubscribe(each.name, found.guid, self._source)
-        new = [each for each in self._others if each.name in wanted - before][:MOST_AT_ONCE]
+        subscriptions, joined = self.visitor.services.subscriptions, self._others.joined
+        shown = set(self.visitor.form_values("shown"))
+        for name, each in joined.items():
+            if name in shown - wanted:
+                await subscriptions.unsubscribe(name, each.guid, self._source)
+        new = [e for e in self._others.ticked if e.name in wanted - joined.keys()][:MOST_AT_ONCE]
         place = network_for_limits(self.visitor.visit.place)
         for each in new:
             await subscriptions.subscribe(
@@ -230,10 +223,10 @@ async def preferences(visitor: Visitor) -> Response:
     if not subscriber.verified:
         address = visitor.link("/confirm", id=guid, listName=mailing_list.name)
         return RedirectResponse(address, 303)
-    declared, lists = await asyncio.gather(
-        visitor.services.fields.of(mailing_list.name), all_simple_lists(visitor)
+    declared, others = await asyncio.gather(
+        visitor.services.fields.of(mailing_list.name),
+        other_lists(visitor, subscriber.address, mailing_list.name),
     )
-    others = [each for each in lists if each.name != mailing_list.name]
     page = _Page(visitor, mailing_list, subscriber, declared.fields, others)
     action = _ACTIONS.get(visitor.text("action")) if visitor.is_post else None
     try:
@@ -265,6 +258,12 @@ async def confirm_address(visitor: Visitor) -> Response:
         return visitor.message(
             _("This address is already subscribed"),
             _("Nothing was changed. You can unsubscribe your old address."),
+            mailing_list=mailing_list,
+        )
+    except NotNow:
+        return visitor.message(
+            _("This address cannot be changed again"),
+            _("Sign up with your new address, and unsubscribe the old one."),
             mailing_list=mailing_list,
         )
     if changed is None:

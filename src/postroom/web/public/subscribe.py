@@ -157,6 +157,7 @@ class _SignUp:
                     language=visitor.chosen_language,
                     place=place,
                     source=self._source(),
+                    may_change=True,
                 )
             except (Invalid, NoSuch):
                 continue  # deleted, or its fields were changed, at this moment
@@ -215,13 +216,6 @@ async def simple_lists(visitor: Visitor, lists: list[MailingList]) -> list[Maili
         for each, its_fields in zip(simple, fields, strict=True)
         if not any(field.required for field in its_fields.public)
     ]
-
-
-async def all_simple_lists(visitor: Visitor) -> list[MailingList]:
-    """Return the public lists that can be offered together."""
-    return await simple_lists(
-        visitor, (await visitor.services.lists.page(limit=_LISTS_SEARCHED)).lists
-    )
 
 
 async def _offered(visitor: Visitor, names: list[str]) -> list[MailingList]:
@@ -294,7 +288,7 @@ def _check_your_email(visitor: Visitor, address: str, chosen: list[MailingList])
         mailing_list=chosen[0] if len(chosen) == 1 else None,
         picture="mail",
         small=_("No email after a few minutes? Check your spam folder. If you are already"
-                " subscribed, we don’t send another one."),
+                " subscribed, we only send one to confirm changes."),
     )  # fmt: skip
 
 

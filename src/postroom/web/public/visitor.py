@@ -38,7 +38,7 @@ _PROBLEM = 400
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
-_KEPT_PARAMETERS = ("list", "id", "listName", "ref", "token", "embed")
+_KEPT_PARAMETERS = ("list", "id", "listName", "ref", "token", "embed", "changes")
 _LONGEST_PARAMETER = 2000
 # Includes characters that change the direction of text, and unusual line separators.
 _UNPRINTABLE = re.compile(

@@ -88,7 +88,8 @@ class BounceIdentification:
         """Return the email to the subscriber with this GUID. Its page knows the address, also of
         those who have left: a spam report and one-click unsubscribing often come together."""
         subscriber = await self._owner(message, guid)
-        candidates = reported if subscriber is None else [subscriber.address, *reported]
+        known = () if subscriber is None else (subscriber.address, *subscriber.former_addresses)
+        candidates = [*known, *reported]
         found = await self._sent.find(message, guid, candidates) or subscriber
         if found is None:
             return IdentifiedEmail(message.ref, message.list_name, guid, None)

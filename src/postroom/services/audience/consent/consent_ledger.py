@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from postroom.domain.audience.consent import (
     next_entry,
     parse_head,
 )
+from postroom.domain.audience.former_addresses import FormerAddress
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import (
@@ -30,8 +32,9 @@ from postroom.services.audience.consent.ledger_rows import (
     entry_row,
     owner_row,
 )
+from postroom.services.audience.former_rows import former_of_owner, formerly_row
 from postroom.services.concurrency import retry_on_conflict
-from postroom.storage import Insert, KeyRange, NotFound, Replace, Store
+from postroom.storage import Entity, Insert, KeyRange, NotFound, Replace, Store
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -119,16 +122,28 @@ class ConsentLedger:
 
     async def departed(self, list_name: ListName, address: Address) -> list[SubscriberGuid]:
         """Return the GUIDs of subscriptions to a list that have ended."""
+        owners = await self._owners(list_name, address)
+        return [SubscriberGuid(each.row.rpartition(",")[2]) for each in owners]
+
+    async def former_of_departed(
+        self, list_name: ListName, address: Address
+    ) -> list[FormerAddress]:
+        """Return the former addresses of subscriptions to a list that have ended."""
+        owners = await self._owners(list_name, address)
+        return [former for each in owners for former in former_of_owner(each)]
+
+    async def _owners(self, list_name: ListName, address: Address) -> list[Entity]:
         begin = owner_row(list_name, address, SubscriberGuid(""))
         found = await self._table.query(KeyRange.only(list_name), KeyRange.prefix(begin))
-        return [SubscriberGuid(each.row.removeprefix(begin)) for each in found.entities]
+        return found.entities
 
     # -- erasing -----------------------------------------------------------------------------
 
     async def erase_departed(self, list_name: ListName, address: Address) -> None:
         """Remove the details of a person who is no longer on the list, and the row that says whose
         they are; that row goes last, so that an interrupted erasure can be repeated."""
-        for guid in await self.departed(list_name, address):
+        for owner in await self._owners(list_name, address):
+            guid = SubscriberGuid(owner.row.rpartition(",")[2])
             await self._end(list_name, guid)
             entries = await self._rows.entries(list_name, guid)
             changes = [
@@ -138,10 +153,11 @@ class ConsentLedger:
             ]
             for start in range(0, len(changes), _BATCH):
                 await self._table.apply(changes[start : start + _BATCH])
-            try:
-                await self._table.delete(list_name, owner_row(list_name, address, guid))
-            except NotFound:
-                continue  # erased by another process at this moment
+            for former in former_of_owner(owner):
+                with suppress(NotFound):
+                    await self._table.delete(list_name, formerly_row(former.key, guid))
+            with suppress(NotFound):  # erased by another process at this moment
+                await self._table.delete(list_name, owner.row)
 
     async def _end(self, list_name: ListName, guid: SubscriberGuid) -> None:
         """Add the entry that says that the person was erased, unless there is one."""

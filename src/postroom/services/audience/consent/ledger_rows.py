@@ -9,7 +9,7 @@ is about are written in one batch: a crash leaves both or neither.
 |                         | that erasing a person removes the details                         |
 | `ledgerimport:HASH`     | the entry that all subscribers of a batch of an import share      |
 | `ledgerof:DIGEST,GUID`  | whose chain it is, after they left: a digest of the address, as   |
-|                         | in the table `departed`                                           |
+|                         | in the table `departed`, and their former addresses               |
 | `guid:GUID`             | `Ledger` is the head of the chain. Subscribers from before the    |
 |                         | ledger have none; their chain begins with their next change       |
 """
@@ -36,6 +36,7 @@ from postroom.domain.audience.consent import (
 )
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
 from postroom.services import entities
+from postroom.services.audience.former_rows import formerly_rows, owner_entity
 from postroom.services.audience.signup.departures import departed_row
 from postroom.services.row_ranges import read_whole
 from postroom.storage import Entity, Insert, KeyRange, Operation, StoreDamaged, Table, Upsert, Value
@@ -137,7 +138,7 @@ def first_rows(
 def inserts(new: Subscriber, head: LedgerHead) -> list[Operation]:
     """Return what inserts a new subscriber whose last entry is `head`."""
     rows = [entities.subscriber_entity(new), *entities.lookup_entities(new, str(head))]
-    return [Insert(each) for each in rows]
+    return [*(Insert(each) for each in rows), *formerly_rows(new)]
 
 
 class LedgerRows:
@@ -226,7 +227,8 @@ class LedgerRows:
         owner = owner_row(subscriber.list_name, subscriber.address, subscriber.guid)
         return [
             Insert(entry_entity(entry)),
-            Upsert(Entity(subscriber.list_name, owner, {"At": entry.at})),
+            Upsert(owner_entity(subscriber, owner, {"At": entry.at})),
+            *formerly_rows(subscriber, owner),
         ]
 
     async def entries(self, list_name: ListName, guid: SubscriberGuid) -> list[ConsentEntry]:

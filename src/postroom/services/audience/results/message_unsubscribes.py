@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import address_key
 from postroom.domain.audience.consent import BY_LINK, ConsentSource
 from postroom.domain.audience.lists import Subscriber, SubscriberGuid
 from postroom.domain.errors import DomainError
@@ -28,7 +27,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.sending.page_rows import PageRows
+from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Batch, Entity, KeyRange, Store, StoreDamaged, Upsert
 
@@ -47,12 +46,12 @@ class MessageUnsubscribes:
         store: Store,
         subscriptions: SubscriptionService,
         messages: MessageService,
-        pages: PageRows,
+        outcomes: OutcomeService,
     ) -> None:
         self._table = store.table(_TABLE)
         self._subscriptions = subscriptions
         self._messages = messages
-        self._pages = pages
+        self._outcomes = outcomes
 
     async def unsubscribe(
         self, list_name: str, guid: str, ref: str, source: ConsentSource = BY_LINK
@@ -90,17 +89,11 @@ class MessageUnsubscribes:
             message = await self._messages.get(ref)
             if list_name not in message.lists or message.status is MessageStatus.DRAFT:
                 return None
-            page = await self._pages.holding(message, address_key(subscriber.address))
+            emails = await self._outcomes.emails_of(message, subscriber)
         except (DomainError, StoreDamaged) as exc:
             log.info("an unsubscribe counts for no message: %s", exc)
             return None
-        if page is None:
-            return None
-        known = {subscriber.guid, *subscriber.merged_guids}
-        is_recipient = any(
-            page.emails.guid(place) in known and page.emails.outcome(place) in _SENT
-            for place in page.emails.places_of(address_key(subscriber.address))
-        )
+        is_recipient = any(each.outcome in _SENT for each in emails)
         return _counted(message.ref, subscriber.guid) if is_recipient else None
 
 

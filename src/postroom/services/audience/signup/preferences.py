@@ -150,7 +150,7 @@ class PreferenceService:
         """Give a subscriber the address that its owner has confirmed: same GUID, fields and state.
 
         Return None if the subscriber is gone, or has another address meanwhile. Can be repeated.
-        `Exists` if the new address is on the list already.
+        `Exists` if the new address is on the list already; `NotNow` after too many changes.
         """
 
         async def attempt() -> Subscriber | None:
@@ -160,9 +160,8 @@ class PreferenceService:
             old = await self._rows.find(list_name, change.old)
             if old is None or not hmac.compare_digest(old.guid, change.guid):
                 return None
-            new = msgspec.structs.replace(old, address=change.new, etag="")
             await self._departures.forget(list_name, change.new)
-            saved = await self._rows.change_address(old, new, source)
+            saved = await self._rows.change_address(old, change.new, source)
             await self._limits.forget(saved.address)
             return saved
 

@@ -29,6 +29,7 @@ from postroom.services.audience.consent.ledger_rows import first_rows
 from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.signup.changed_details import ChangedDetails
 from postroom.services.audience.signup.confirming import (
     confirmation_item,
     confirmed_with,
@@ -79,6 +80,7 @@ class SubscriptionService:
         self._lists = lists
         self._fields = fields
         self._limits = limits or SignupLimits(store)
+        self.changes = ChangedDetails(store, self._rows, fields, self._limits)
         self._seen: dict[ListName, float] = {}  # the list of the last sign-up, and when that was
         self._departures = Departures(store)
         self._counts = counts
@@ -96,6 +98,7 @@ class SubscriptionService:
         language: str = "",
         place: str | None = None,
         source: ConsentSource = BY_API,
+        may_change: bool = False,
     ) -> bool:
         """Ask the owner of the address to confirm; return False if they already have.
 
@@ -103,9 +106,9 @@ class SubscriptionService:
         often recently, or the address is suppressed: then nothing is sent, and the result is the
         same. Values of public fields
         in `attributes` count once the owner has confirmed (`Invalid`); those of someone who already
-        has are ignored. `consent` is kept with the subscriber, and
-        so is whether they agree to `tracking`. `language` is that of the email,
-        `place` identifies the visitor of a page (see `SignupLimits`).
+        has are ignored, or with `may_change`, they are asked to confirm what differs. `consent`
+        is kept with the subscriber, and so is whether they agree to `tracking`. `language` is that
+        of the email, `place` identifies the visitor of a page (see `SignupLimits`).
 
         Programs with an API key mostly sign up new people, so that is tried first.
         """
@@ -125,6 +128,8 @@ class SubscriptionService:
             both(self._limits.check(address, name, place), self._rows.with_suppression(new)),
         )
         if subscriber is not None and subscriber.verified:
+            if may_change and allowance is not None:
+                await self.changes.ask(subscriber, checked, allowance, language, source)
             return False
         if allowance is None:
             return True
@@ -362,17 +367,17 @@ class SubscriptionService:
         etag: str | None = None,
         source: ConsentSource = BY_TEAM,
     ) -> Subscriber:
-        """Give a subscriber another address, or another spelling of it. `Exists`.
+        """Give a subscriber another address, or another spelling of it. `Exists`, `NotNow`.
 
         The links in emails to the old address still work.
         """
         old = await self.get(list_name, email)
         if etag is not None and etag != old.etag:
             raise Overtaken("subscriber", old.address)
-        new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
-        if new.address == old.address:
+        address = parse_address(new_email)
+        if address == old.address:
             return old
-        return await self._rows.change_address(old, new, source)
+        return await self._rows.change_address(old, address, source)
 
     async def move(
         self, list_name: str, email: str, to_list: str, source: ConsentSource = BY_TEAM

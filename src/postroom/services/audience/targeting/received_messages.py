@@ -7,16 +7,22 @@ so each page is read once, and only those of its recipients are kept who are bei
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.former_addresses import FormerAddress, former_of
+from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.audience.rules import Rule, RuleError, messages_of
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
+from postroom.services import entities
 from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
@@ -43,12 +49,61 @@ class ReceivedMessages:
         return MessageRecipients(self._pages, found)
 
 
+class MovedSubscriber(msgspec.Struct, frozen=True):
+    """A subscriber who has had other addresses: at least one."""
+
+    key: AddressKey
+    former: list[FormerAddress]
+
+
+def moved_among(name: ListName, rows: Iterable[tuple[str, _MovableRow]]) -> list[MovedSubscriber]:
+    """Return those who have changed their address; `rows` are by the keys of subscribers."""
+    return [
+        MovedSubscriber(
+            AddressKey(Address(row.removeprefix(entities.EMAIL_PREFIX))),
+            [
+                FormerAddress(name, key, _guids(each))
+                for key in entities.former_keys(each.FormerAddresses)
+            ],
+        )
+        for row, each in rows
+        if each.FormerAddresses
+    ]
+
+
+def moved_subscribers(subscribers: Iterable[Subscriber]) -> list[MovedSubscriber]:
+    """Return those who have changed their address."""
+    return [
+        MovedSubscriber(each.key, former_of(each)) for each in subscribers if each.former_addresses
+    ]
+
+
+class _MovableRow(Protocol):
+    """The row of a subscriber, as far as it matters here."""
+
+    @property
+    def SubscriberGUID(self) -> SubscriberGuid: ...  # noqa: N802
+
+    @property
+    def MergedGUIDs(self) -> str: ...  # noqa: N802
+
+    @property
+    def FormerAddresses(self) -> str: ...  # noqa: N802
+
+
+def _guids(row: _MovableRow) -> tuple[SubscriberGuid, ...]:
+    merged = row.MergedGUIDs.split(",") if row.MergedGUIDs else []
+    return (row.SubscriberGUID, *map(SubscriberGuid, merged))
+
+
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
     looked up last: those to whom a mail server accepted the email."""
 
     def __init__(self, pages: PageRows, messages: dict[str, Message]) -> None:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
+        self._messages = messages
+        self._outcomes = OutcomeService(pages)
         self._readers = {ref: _PageReader(pages, each) for ref, each in messages.items()}
 
     @property
@@ -56,14 +111,26 @@ class MessageRecipients:
         """Whether anything has to be looked up."""
         return bool(self._readers)
 
-    async def look_up(self, addresses: Sequence[Address]) -> None:
+    async def look_up(
+        self, addresses: Sequence[Address], moved: Iterable[MovedSubscriber] = ()
+    ) -> None:
         """Look up subscribers, who are in order. Continuing with those who follow reads the fewest
-        pages."""
+        pages. Those among them who have `moved` also received what went to a former address."""
         if not self._readers or not addresses:
             return
         wanted = [address_key(each) for each in addresses]
         for ref, reader in self._readers.items():
             self.received[ref] = await reader.among(wanted)
+        for each in moved:
+            for ref, message in self._messages.items():
+                if await self._has_received(message, each):
+                    self.received[ref].add(each.key)
+
+    async def _has_received(self, message: Message, moved: MovedSubscriber) -> bool:
+        emails = await self._outcomes.emails_to(
+            message, moved.key, moved.former[0].guids, moved.former
+        )
+        return any(each.outcome is EmailOutcome.ACCEPTED for each in emails)
 
 
 class _PageReader:

@@ -13,7 +13,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.audience.rules import (
     Rule,
     check_rule,
@@ -35,7 +35,10 @@ from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
 from postroom.services.audience.targeting.received_messages import (
     MessageRecipients,
+    MovedSubscriber,
     ReceivedMessages,
+    moved_among,
+    moved_subscribers,
 )
 from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
@@ -205,8 +208,8 @@ class SegmentService:
         deadline = clock.monotonic() + seconds
         looked_at = count = 0
         sample: list[Address] = []
-        async for rows in self._rows(name, after):
-            await compiled.look_up([address for address, _ in rows])
+        async for rows, moved in self._rows(name, after):
+            await compiled.look_up([address for address, _ in rows], moved)
             found = [address for address, row in rows if selects(values(address, *row))]
             count += len(found)
             sample += found[: _SAMPLE - len(sample)]
@@ -219,8 +222,8 @@ class SegmentService:
         """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
         fields = (await self._fields.get(list_name)).fields
         compiled = await self._compiled(rule, fields)
-        async for rows in self._rows(ListName(list_name)):
-            await compiled.look_up([address for address, _ in rows])
+        async for rows, moved in self._rows(ListName(list_name)):
+            await compiled.look_up([address for address, _ in rows], moved)
             for address, row in rows:
                 if compiled.selects(compiled.fields.values(address, *row)):
                     yield address
@@ -233,7 +236,7 @@ class SegmentService:
 
         async def matching() -> AsyncIterator[Subscriber]:
             async for some in _in_parts(self._subscriptions.all(segment.list_name)):
-                await compiled.look_up([each.address for each in some])
+                await compiled.look_up([each.address for each in some], moved_subscribers(some))
                 for each in some:
                     if compiled.selects(_values(fields, each)):
                         yield each
@@ -269,7 +272,7 @@ class SegmentService:
                 KeyRange.only(segment.list_name), KeyRange(start, within.stop), limit=_ROWS
             )
             some = [entities.subscriber_from(each) for each in result.entities]
-            await compiled.look_up([each.address for each in some])
+            await compiled.look_up([each.address for each in some], moved_subscribers(some))
             found += [
                 each
                 for each in some
@@ -300,7 +303,7 @@ class SegmentService:
         fields = (await self._fields.get(list_name)).fields
         rule, recipients = await self._checked(rule_text, fields)
         subscriber = await self._subscriptions.get(list_name, email)
-        await recipients.look_up([subscriber.address])
+        await recipients.look_up([subscriber.address], moved_subscribers([subscriber]))
         reason = explain(rule, _values(fields, subscriber), _today(), recipients.received)
         return Explanation(subscriber.address, reason)
 
@@ -319,19 +322,28 @@ class SegmentService:
 
     async def _rows(
         self, name: ListName, after: str = ""
-    ) -> AsyncIterator[list[tuple[Address, tuple[datetime, dict[str, Any]]]]]:
-        """Yield the addresses of a list with what rules are about, `_ROWS` at a time."""
+    ) -> AsyncIterator[
+        tuple[list[tuple[Address, tuple[datetime, dict[str, Any]]]], list[MovedSubscriber]]
+    ]:
+        """Yield the addresses of a list with what rules are about, and those among them who have
+        changed theirs, `_ROWS` at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start = entities.key_after(entities.EMAIL_PREFIX + after) if after else within.start
         while True:
             rows = await self._table.read(_Row, name, KeyRange(start, within.stop), limit=_ROWS)
-            yield [
-                (
-                    Address(row.EmailAddress or key[_BEGIN:]),
-                    (row.CreatedAt, msgspec.json.decode(row.Attributes) if row.Attributes else {}),
-                )
-                for key, row in rows.items()
-            ]
+            yield (
+                [
+                    (
+                        Address(row.EmailAddress or key[_BEGIN:]),
+                        (
+                            row.CreatedAt,
+                            msgspec.json.decode(row.Attributes) if row.Attributes else {},
+                        ),
+                    )
+                    for key, row in rows.items()
+                ],
+                moved_among(name, rows.items()),
+            )
             if len(rows) < _ROWS:
                 return
             start = entities.key_after(next(reversed(rows)))
@@ -341,8 +353,11 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     """The properties of an `email:` row that rules are about."""
 
     CreatedAt: datetime
+    SubscriberGUID: SubscriberGuid
     EmailAddress: str = ""
     Attributes: str = ""
+    MergedGUIDs: str = ""
+    FormerAddresses: str = ""
 
 
 class _Compiled(msgspec.Struct, frozen=True):
@@ -352,9 +367,9 @@ class _Compiled(msgspec.Struct, frozen=True):
     recipients: MessageRecipients
     fields: Fields
 
-    async def look_up(self, addresses: Sequence[Address]) -> None:
+    async def look_up(self, addresses: Sequence[Address], moved: Sequence[MovedSubscriber]) -> None:
         """Prepare the function for these subscribers, who are in order."""
-        await self.recipients.look_up(addresses)
+        await self.recipients.look_up(addresses, moved)
 
 
 def _values(fields: Fields, subscriber: Subscriber) -> dict[str, FieldValue]:

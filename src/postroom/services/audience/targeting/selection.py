@@ -17,7 +17,11 @@ from postroom.domain.audience.rules import compile_rule, parse_rule
 from postroom.domain.audience.rules.evaluating import Selects
 from postroom.domain.messages.audiences import Audience, AudienceRules, Exclusion
 from postroom.services import entities
-from postroom.services.audience.targeting.received_messages import MessageRecipients
+from postroom.services.audience.targeting.received_messages import (
+    MessageRecipients,
+    MovedSubscriber,
+    moved_among,
+)
 from postroom.services.entities import AttributeRow
 from postroom.storage import KeyRange, Store
 
@@ -46,6 +50,7 @@ class Selection:
         """`lists` are all lists of the message; `recipients` knows the messages that its rules
         name."""
         self._table = store.table(entities.LISTS)
+        self._lists = lists
         self._exclude_lists = audience.exclude_lists
         self._fields = [_fields(rules, number, name) for number, name in enumerate(lists)]
         self._recipients = recipients
@@ -62,11 +67,23 @@ class Selection:
         for name in self._exclude_lists:
             elsewhere |= await self._confirmed_among(name, rows)
         if self._recipients.is_needed:
-            await self._recipients.look_up([Address(row[_PREFIX:]) for row in rows])
+            await self._recipients.look_up(
+                [Address(row[_PREFIX:]) for row in rows], self._moved(rows, numbers)
+            )
         number = numbers.get
         return {
             row: self._exclusion(row, each, elsewhere, number(row, 0)) for row, each in rows.items()
         }
+
+    def _moved(
+        self, rows: dict[str, AttributeRow], numbers: Mapping[str, int]
+    ) -> list[MovedSubscriber]:
+        return [
+            moved
+            for row, each in rows.items()
+            if each.FormerAddresses
+            for moved in moved_among(self._lists[numbers.get(row, 0)], [(row, each)])
+        ]
 
     def _exclusion(
         self, row: str, subscriber: AttributeRow, elsewhere: set[str], number: int

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.addresses import Address, address_key, folded
+from postroom.domain.audience.addresses import Address, AddressKey, address_key, folded
+from postroom.domain.audience.former_addresses import FormerAddress, former_of
+from postroom.domain.audience.lists import Subscriber, SubscriberGuid
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
@@ -169,15 +171,36 @@ class OutcomeService:
         same = (each for each in found if each.address == address)
         return next(same, found[0] if found else None)
 
-    async def emails_to(self, message: Message, address: Address) -> list[EmailRecord]:
-        """Return the emails of a message to an address, however it was spelled: one, or none."""
+    async def emails_to(
+        self,
+        message: Message,
+        address: Address,
+        guids: Collection[SubscriberGuid] | None = None,
+        former: Iterable[FormerAddress] = (),
+    ) -> list[EmailRecord]:
+        """Return the emails of a message to an address, however it was spelled: one, or none; with
+        `guids`, only those that have one of them. Those to its owner's former addresses follow."""
         key = address_key(address)
+        found = await self._emails_to(message, key, guids)
+        for each in former:
+            if each.key != key and each.list_name in message.lists:
+                found += await self._emails_to(message, each.key, each.guids)
+        return found
+
+    async def emails_of(self, message: Message, subscriber: Subscriber) -> list[EmailRecord]:
+        """Return the emails of a message to a subscriber, to any address that they have had."""
+        former = former_of(subscriber)
+        return await self.emails_to(message, subscriber.address, subscriber.guids, former)
+
+    async def _emails_to(
+        self, message: Message, key: AddressKey, guids: Collection[SubscriberGuid] | None
+    ) -> list[EmailRecord]:
         page = await self._pages.holding(message, key)
         if page is None:
             return []
         return [
             _record(page, place, page.emails.addresses[place], page.emails.state(place))
-            for place in page.emails.places_of(key)
+            for place in page.emails.places_of(key, guids)
         ]
 
     async def _records(self, message: Message, numbers: list[int]) -> list[EmailRecord]:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.addresses import Address, address_key, parse_address
+from postroom.domain.audience.former_addresses import FormerAddress
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import Subscriber
 from postroom.domain.errors import Invalid
@@ -72,8 +73,11 @@ async def trace(visit: Visit) -> Response:
             found=None,
         )
     before = visit.parameter("before") or None
-    traced = await visit.services.tracing.emails(address, before=before, limit=_MESSAGES_AT_ONCE)
-    entries = list(_of_emails(visit, traced))
+    tracing = visit.services.tracing
+    subscriptions = visible(visit, await tracing.subscriptions(address))
+    former = visible(visit, await tracing.former(address, subscriptions))
+    traced = await tracing.emails(address, former, before=before, limit=_MESSAGES_AT_ONCE)
+    entries = list(_of_emails(visit, traced, address))
     if visit.is_partial:
         return visit.render(
             "admin/audience/address_trace_emails.html",
@@ -82,14 +86,13 @@ async def trace(visit: Visit) -> Response:
             traced=traced,
             before=before,
         )
-    tracing = visit.services.tracing
-    subscriptions, departures, suppressions = await asyncio.gather(
-        tracing.subscriptions(address),
+    departures, suppressions, moved = await asyncio.gather(
         tracing.departures(address),
         visit.services.suppressions.of_address(address),
+        tracing.moved(address),
     )
     consent = await tracing.consent(address, subscriptions)
-    subscriptions, departures = visible(visit, subscriptions), visible(visit, departures)
+    departures, moved = visible(visit, departures), visible(visit, moved)
     consent, suppressions = visible(visit, consent), visible(visit, suppressions)
     if not (subscriptions or departures or visit.access.may(ListRight.VIEW)):
         suppressions = []  # the address is none of the lists that exist for this user
@@ -99,6 +102,8 @@ async def trace(visit: Visit) -> Response:
         problem="",
         found=subscriptions,
         suppressions=suppressions,
+        former=former,
+        moved=moved,
         signing_up=history_of(subscriptions, departures, consent),
         ledger=ledger_state(consent),
         entries=entries,
@@ -107,7 +112,7 @@ async def trace(visit: Visit) -> Response:
     )
 
 
-def _of_emails(visit: Visit, traced: TracedEmails) -> Iterable[TimelineEntry]:
+def _of_emails(visit: Visit, traced: TracedEmails, address: Address) -> Iterable[TimelineEntry]:
     for message, email in traced.emails:
         if not visit.messages.sees(message):
             continue
@@ -116,12 +121,14 @@ def _of_emails(visit: Visit, traced: TracedEmails) -> Iterable[TimelineEntry]:
             yield TimelineEntry(
                 each.at, _BOUNCE_TEXTS[each.kind], message.subject, url, "bad", each.diagnostic
             )
-        yield _of_email(message, email)
+        yield _of_email(message, email, address)
 
 
-def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
+def _of_email(message: Message, email: EmailRecord, address: Address) -> TimelineEntry:
     text, kind = _EMAIL_TEXTS[email.outcome]
     notes = [email.reply] if email.reply else []
+    if address_key(email.address) != address_key(address):
+        notes.append(f"to {email.address}")
     if message.more_lists:
         notes.append(f"as a subscriber of {message.lists[email.list_number]}")
     if email.tries > 1:
@@ -155,11 +162,14 @@ async def erase(visit: Visit) -> Response:
     """Ask, then erase. The audit log does not name the address."""
     if visit.request.method == "GET":
         address = parse_address(visit.parameter("email"), "email")
-        subscriptions = await visit.services.tracing.subscriptions(address)
+        tracing = visit.services.tracing
+        subscriptions = await tracing.subscriptions(address)
+        former = await tracing.former(address, subscriptions)
+        moved = await tracing.moved(address)
         return visit.render(
             "admin/confirm.html",
             title=f"Erase everything about {address}?",
-            points=[_on_lists(subscriptions), *_CONSEQUENCES],
+            points=[_on_lists(subscriptions), *_changed(former, moved), *_CONSEQUENCES],
             button="Erase permanently",
             fields={"email": address},
             back=f"/trace?email={quote(address)}",
@@ -193,6 +203,26 @@ def _on_lists(subscriptions: list[Subscriber]) -> str:
     which = f"{names} and {more:,} more" if more > 0 else names
     count = counted(len(subscriptions), "list", "lists")
     return f"The address is removed from {count}: {which}. Its links stop working."
+
+
+def _changed(former: list[FormerAddress], moved: list[Subscriber]) -> Iterable[str]:
+    if keys := dict.fromkeys(each.key for each in former):
+        yield (
+            f"Emails that this person received at former addresses ({_some(keys)}) are erased, too."
+            " Those of somebody else who has such an address now are not."
+        )
+    if moved:
+        now = (f"{each.address} on {each.list_name}" for each in moved)
+        yield (
+            f"This address was changed to another one, which stays: {_some(now)}. If that is the"
+            " same person, erase it as well."
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = list(names)
+    more = f" and {len(shown) - _LISTS_SHOWN:,} more" if len(shown) > _LISTS_SHOWN else ""
+    return ", ".join(shown[:_LISTS_SHOWN]) + more
 
 
 VIEWS = (

@@ -1,4 +1,5 @@
-"""Subscribers of a list: add, edit, move, remove. `subscriber_index.py` has the index."""
+"""Subscribers of a list: add, edit, move, remove. `subscriber_index.py` has the index,
+`list_membership.py` adds them to other lists."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.fields import Fields, value_text
 from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName, MailingList, Subscriber
+from postroom.domain.audience.lists import ListName, MailingList, Subscriber, parse_list_name
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.audience.bulk_changes import (
@@ -99,7 +100,7 @@ async def edit(visit: Visit) -> Response:
     current = await visit.services.subscriptions.get(name, email)
     fields = (await visit.services.fields.of(current.list_name)).fields
     if visit.request.method == "GET":
-        return await _show(visit, current, _fields(current, fields))
+        return await show(visit, current, _fields(current, fields))
     given = {
         "email": (await visit.text("email")).strip(),
         "verified": "yes" if await visit.text("verified") else "no",
@@ -112,18 +113,18 @@ async def edit(visit: Visit) -> Response:
         saved = await _save(visit, current, given, etag)
     except Invalid as exc:
         problems = {subscriber_fields.input_of(exc.field): exc.problem}
-        return await _show(visit, current, given, etag, problems, status=422)
+        return await show(visit, current, given, etag, problems, status=422)
     except Exists:
         problems = {"email": "is already on the list"}
-        return await _show(visit, current, given, etag, problems, status=409)
+        return await show(visit, current, given, etag, problems, status=409)
     except Overtaken:
         current = await visit.services.subscriptions.get(name, email)
         theirs = _fields(current, fields)
         labels = {**_LABELS, **subscriber_fields.labels_of(fields)}
         found = differences(labels, {**theirs, **given}, theirs)
-        return await _show(visit, current, given, current.etag, theirs=found, status=409)
+        return await show(visit, current, given, current.etag, theirs=found, status=409)
     await visit.audit("changed subscriber", f"{saved.address} of {name}")
-    return visit.redirect(_address_of(saved), "Saved.")
+    return visit.redirect(address_of(saved), "Saved.")
 
 
 async def move(visit: Visit) -> Response:
@@ -134,13 +135,13 @@ async def move(visit: Visit) -> Response:
         moved = await visit.services.subscriptions.move(name, email, to_list)
     except (Invalid, NoSuch):
         problems = {"to_list": "Choose a list."}
-        return await _show(visit, current, {}, problems=problems, status=422)
+        return await show(visit, current, {}, problems=problems, status=422)
     except Exists:
         problems = {"to_list": f"{current.address} is already on that list."}
-        return await _show(visit, current, {}, problems=problems, status=409)
+        return await show(visit, current, {}, problems=problems, status=409)
     await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
-    undo = Undo(f"{_address_of(moved)}/move", (("to_list", name),))
-    return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.", undo)
+    undo = Undo(f"{address_of(moved)}/move", (("to_list", name),))
+    return visit.redirect(address_of(moved), f"Moved to list {moved.list_name}.", undo)
 
 
 async def ask(visit: Visit) -> Response:
@@ -151,16 +152,17 @@ async def ask(visit: Visit) -> Response:
         await visit.services.subscriptions.ask(name, email)
     except NotNow as exc:
         problems = {"ask": str(exc)}
-        return await _show(visit, current, {}, problems=problems, status=409)
+        return await show(visit, current, {}, problems=problems, status=409)
     await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
     flash = f"Confirmation email to {current.address} is on its way."
-    return visit.redirect(_address_of(current), flash)
+    return visit.redirect(address_of(current), flash)
 
 
 async def delete(visit: Visit) -> Response:
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
     if visit.request.method == "GET":
+        here = await _list_of_page(visit)
         return visit.render(
             "admin/confirm.html",
             title=f"Remove {current.address}?",
@@ -170,12 +172,21 @@ async def delete(visit: Visit) -> Response:
                 "Records of emails sent to it are kept.",
             ],
             button="Remove subscriber",
-            fields={"etag": current.etag},
-            back=_address_of(current),
+            fields={"etag": current.etag, **({"here": here} if here else {})},
+            back=address_of(msgspec.structs.replace(current, list_name=here or current.list_name)),
         )
     await visit.services.subscriptions.remove(name, email, await visit.text("etag") or None)
     await visit.audit("removed subscriber", f"{current.address} from {name}")
+    if here := await _list_of_page(visit):
+        there = address_of(msgspec.structs.replace(current, list_name=here))
+        return visit.redirect(there, f"Removed from list {name}.")
     return visit.redirect(f"/lists/{name}/subscribers", f"{current.address} removed.")
+
+
+async def _list_of_page(visit: Visit) -> ListName | None:
+    """Return the list on whose page of the subscriber they were removed from another one."""
+    here = await visit.text("here") or visit.parameter("here")
+    return parse_list_name(here) if here else None
 
 
 async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
@@ -199,7 +210,7 @@ async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: 
     )
 
 
-async def _show(
+async def show(
     visit: Visit,
     current: Subscriber,
     values: dict[str, str],
@@ -227,7 +238,7 @@ async def _show(
         "admin/audience/subscriber.html",
         status=status,
         subscriber=current,
-        here=_address_of(current),
+        here=address_of(current),
         filled_fields=filled,
         empty_fields=[each for each in fields.all if each not in filled],
         shown={
@@ -245,6 +256,12 @@ async def _show(
         problems=problems,
         theirs=theirs or [],
         lists=[each for each in movable if each != current.list_name],
+        addable=[each for each in movable if each not in {s.list_name for s in subscriptions}],
+        manageable={
+            each.list_name
+            for each in subscriptions
+            if visit.access.may(ListRight.MANAGE, each.list_name)
+        },
     )
 
 
@@ -258,7 +275,7 @@ def _fields(subscriber: Subscriber, fields: Fields) -> dict[str, str]:
     }
 
 
-def _address_of(subscriber: Subscriber) -> str:
+def address_of(subscriber: Subscriber) -> str:
     return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
 
 
