@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from postroom import clock
 from postroom.domain.errors import NoSuch, Overtaken
+from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
@@ -19,6 +20,7 @@ from postroom.observability.spans import span
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.scheduler.services import SchedulerServices
+from postroom.scheduler.waiting_waves import WaitingWaves
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Lease, LeaseLost, StoreOutage
 from postroom.watchdog import Doing, end_tasks
@@ -43,6 +45,7 @@ class Scheduler:
         *,
         lease_seconds: float = LEASE_SECONDS,
         space: SpaceWatch | None = None,
+        canary: CanaryRules = ONLY_CHOSEN,
     ) -> None:
         """`space` keeps messages from starting while there is too little disk space."""
         self._store = services.store
@@ -50,7 +53,8 @@ class Scheduler:
         self._lease_seconds = lease_seconds
         self._bell = services.store.queue(SCHEDULE_QUEUE)
         self._messages = services.message_rows
-        self._fan_out = FanOut(services)
+        self._fan_out = FanOut(services, canary)
+        self._waves = WaitingWaves(services, canary)
         self._completion = Completion(services)
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
         self._leads_until = 0.0
@@ -162,6 +166,8 @@ class Scheduler:
             log.info("message %s: queuing", message.ref)
             return await self._fan_out.begin(message)
         if message.status is MessageStatus.QUEUING:
+            if message.waves is not None and message.waves.is_waiting:
+                return await self._await_wave(message)
             with span("fan out", parent=message.trace, message=message.ref):
                 message = await self._fan_out.run(message, self._leads)
             log.info("message %s: %d pages queued", message.ref, message.queued_pages)
@@ -170,6 +176,23 @@ class Scheduler:
             message, _ = await self._fan_out.finish_interrupted(message)
         await self._completion.put_back(message)
         return await self._watch(message)
+
+    async def _await_wave(self, message: Message) -> Message:
+        """Wait until the next wave begins, or the message was changed by others."""
+        await self._completion.put_back(message)
+        pause, current = _QUICKEST_CHECK, message
+        while current.etag == message.etag and current.waves is not None and self._leads():
+            if not await self._completion.tend(current):
+                self._completion.look_again(current.ref)
+            current = await self._waves.look(current, current.waves)
+            if current.etag != message.etag:
+                return current
+            await asyncio.sleep(pause)
+            pause = min(_SLOWEST_CHECK, pause * 1.5)
+            current = await self._messages.get(message.ref)
+        if not self._leads():
+            raise Superseded
+        return current
 
     async def _watch(self, message: Message) -> Message | None:
         """Wait until the message is finished (None) or was changed by others."""

@@ -49,6 +49,10 @@ class MembersReader(Protocol):
         """
 
 
+Belongs = Callable[[Address, SubscriberGuid], bool]
+"""Whether somebody belongs to a part of the recipients."""
+
+
 class UsedFields(msgspec.Struct, frozen=True):
     """The fields and conditions that a message uses: none, for most messages."""
 
@@ -181,6 +185,39 @@ class MembersOfLists:
             found.values[address] = fields.texts(address, subscriber)
 
 
+class PartOfMembers:
+    """Those of some recipients who belong to a part of them."""
+
+    def __init__(self, members: MembersReader, belongs: Belongs) -> None:
+        self._members = members
+        self._belongs = belongs
+        self._read: AddressKey | None = None
+        self._last: AddressKey | None = None
+
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
+        if key != self._last:
+            self._read = key
+        found = Members({}, {}, {})
+        while len(found.guids) * 2 < _WINDOW:
+            more = await self._members.after(self._read, check)
+            if not more.guids:
+                break
+            self._read = address_key(next(reversed(more.guids)))
+            self._add(found, more)
+        if found.guids:
+            self._last = address_key(next(reversed(found.guids)))
+        return found
+
+    def _add(self, found: Members, more: Members) -> None:
+        for address, guid in more.guids.items():
+            if self._belongs(address, guid):
+                found.guids[address] = guid
+                if address in more.values:
+                    found.values[address] = more.values[address]
+                if address in more.numbers:
+                    found.numbers[address] = more.numbers[address]
+
+
 class RefusedMembers:
     """The refused recipients of another message, which this one retries."""
 
@@ -194,7 +231,6 @@ class RefusedMembers:
         """`fields` has those of each list."""
         self._lists = services.store.table(entities.LISTS)
         self._messages = services.message_rows
-        self._pages = services.pages
         self._outcomes = services.outcomes
         self._names = message.lists
         self._original = original
@@ -204,12 +240,9 @@ class RefusedMembers:
         """Return some subscribers after an address whom the original did not reach and who still
         want it; none at the end."""
         tried = await self._messages.get(self._original)
-        first = 0 if key is None else await self._pages.first_until(tried, key)
         refused: dict[AddressKey, int] = {}
-        async for email in self._outcomes.emails(tried, EmailOutcome.REFUSED, first):
-            found = address_key(email.address)
-            if key is None or found > key:
-                refused[found] = email.list_number
+        async for email in self._outcomes.emails_after(tried, EmailOutcome.REFUSED, key):
+            refused[address_key(email.address)] = email.list_number
             if len(refused) == _REFUSED_AT_ONCE:
                 wanted = await self._who_still_want_it(refused)
                 check()

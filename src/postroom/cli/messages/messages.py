@@ -16,6 +16,7 @@ from postroom.cli.messages.options import (
     attach_files,
     attach_option,
     audience_options,
+    canary_option,
     content_change,
     given_audience,
     lines_options,
@@ -76,6 +77,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 )
 @track_option
 @published_option
+@canary_option
 @attach_option
 @output.json_option
 @with_settings
@@ -99,6 +101,7 @@ def create(
     at: datetime | None,
     track: str | None,
     published: bool | None,
+    canary: str | None,
     attach: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -141,6 +144,7 @@ def create(
             reply_to=reply_to,
             track=track,
             published=published,
+            canary=canary,
             attachments=attachments or None,
             scheduled_at=at,
         )
@@ -252,6 +256,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @attach_option
 @track_option
 @published_option
+@canary_option
 @output.json_option
 @with_settings
 def edit(
@@ -272,6 +277,7 @@ def edit(
     attach: tuple[str, ...],
     track: str | None,
     published: bool | None,
+    canary: str | None,
     as_json: bool,
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
@@ -286,6 +292,7 @@ def edit(
         "reply_to": reply_to,
         "track": track,
         "published": published,
+        "canary": canary,
         "attachments": attach or None,
         **given_audience(segment, exclude_segments, exclude_lists, more_lists),
     }
@@ -293,7 +300,7 @@ def edit(
         raise click.UsageError(
             "nothing to change: give --list, --also-list, --segment, --exclude-list,"
             " --exclude-segment, --subject, --preheader, --from-name, --reply-to, --html, --text,"
-            " --at, --attach, --track or --published"
+            " --at, --attach, --track, --published or --canary"
         )
 
     async def work(services: Services) -> MessageView:

@@ -25,6 +25,7 @@ from postroom.domain.messages.audiences import Audience, AudienceRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves import PageRun, Waves, runs_of
 
 LONGEST_SUBJECT = 500
 LONGEST_PREHEADER = 250  # characters: programs show about 100 of them
@@ -126,6 +127,8 @@ class Message(msgspec.Struct, frozen=True):
     `track` says whether opens and clicks are measured: None leaves it to the list until the message
     is queued. `published` puts it into the web archive of its list once it is sent; `web_key` is
     the secret in the link to it in a browser (`web_pages.py`).
+    `canary` is the author's choice (`canaries.py`); `waves` is how the recipients are divided, if
+    they are, which is decided when the message is queued.
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
     """
@@ -161,6 +164,8 @@ class Message(msgspec.Struct, frozen=True):
     track: Track | None = None
     published: bool = False
     web_key: str = ""
+    canary: str = ""
+    waves: Waves | None = None
     attachments: tuple[Attachment, ...] = ()
     from_address: Address | None = None
     list_description: str | None = None
@@ -193,6 +198,12 @@ class Message(msgspec.Struct, frozen=True):
     def all_lists(self) -> tuple[ListName, ...]:
         """Every list that it concerns: working with it requires a right on each."""
         return tuple(filter(None, (*self.lists, *self.exclude_lists)))
+
+    @property
+    def page_runs(self) -> tuple[PageRun, ...]:
+        """Its pages, by parts that are in the order of addresses: all of them, unless it is sent in
+        waves."""
+        return runs_of(self.waves, self.queued_pages)
 
     @property
     def day(self) -> str:

@@ -17,6 +17,7 @@ from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
+from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import (
     Message,
     MessageFormat,
@@ -40,6 +41,7 @@ from postroom.services.messages.checks.unsent_check import UnsentCheck
 from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.message_edits import (
     check_kept,
+    edited_canary,
     edited_track,
     merged_bodies,
     with_fields,
@@ -136,6 +138,7 @@ class MessageService:
         written_in: WrittenIn = AS_HTML,
         track: Track | None = None,
         published: bool = False,
+        canary: str = "",
         attachments: tuple[Attachment, ...] = (),
         files: Mapping[str, bytes] = {},
         ref: MessageRef | None = None,
@@ -177,6 +180,7 @@ class MessageService:
             reply_to=lines.reply_to,
             track=track,
             published=published,
+            canary=parse_canary(canary),
             web_key=new_web_key(),
             **msgspec.structs.asdict(audience),
             attachments=check_attachments(attachments),
@@ -222,6 +226,7 @@ class MessageService:
         scheduled_at: datetime | None = None,
         track: str | None = None,
         published: bool | None = None,
+        canary: str | None = None,
         attachments: tuple[Attachment, ...] | None = None,
         etag: str | None = None,
     ) -> Message:
@@ -248,6 +253,7 @@ class MessageService:
             subject=old.subject if subject is None else checked_subject(subject, rules),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
             track=edited_track(old, track),
+            canary=edited_canary(old, canary),
             published=old.published if published is None else published,
             web_key=old.web_key or new_web_key(),
         )

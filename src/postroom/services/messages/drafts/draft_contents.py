@@ -27,6 +27,7 @@ from postroom.domain.messages.audiences import (
     parse_more_lists,
     parse_segment,
 )
+from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
     LONGEST_PREHEADER,
@@ -85,6 +86,7 @@ class Content(msgspec.Struct, frozen=True):
     text: str = ""
     track: Track | None = None
     published: bool = False
+    canary: str = ""
     attachments: tuple[Attachment, ...] = ()
     scheduled_at: datetime | None = None
 
@@ -115,6 +117,7 @@ class ContentChange(msgspec.Struct, frozen=True):
     text: str | UnsetType = UNSET
     track: str | UnsetType | None = UNSET
     published: bool | UnsetType = UNSET
+    canary: str | UnsetType | None = UNSET
     attachments: tuple[Attachment, ...] | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
 
@@ -148,6 +151,8 @@ def storable(change: ContentChange) -> dict[str, Any]:
             found[field] = clean_body(field, found[field].replace("\0", ""))
     if "track" in found:
         found["track"] = parse_track_choice(found["track"])
+    if "canary" in found:
+        found["canary"] = parse_canary(found["canary"])
     if found.get("attachments"):
         found["attachments"] = check_attachments(found["attachments"])
     if found.get("scheduled_at") is not None:
@@ -245,6 +250,7 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         text=bodies.text or "",
         track=message.track,
         published=message.published,
+        canary=message.canary,
         attachments=message.attachments,
         scheduled_at=message.scheduled_at,
     )

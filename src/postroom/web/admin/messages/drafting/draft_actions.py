@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Incomplete, Overtaken
+from postroom.domain.messages.canaries import canary_for
 from postroom.domain.messages.messages import MessageStatus
 from postroom.web.admin.messages.drafting.editor import show_editor
 from postroom.web.admin.messages.drafting.message_drafts import (
@@ -18,6 +19,7 @@ from postroom.web.admin.messages.drafting.message_drafts import (
 from postroom.web.admin.messages.drafting.preflight import before_sending, refusals
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+from postroom.wiring import canary_rules
 
 
 async def schedule(visit: Visit) -> Response:
@@ -69,6 +71,7 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
     limit = visit.context.settings.sender.rate
     at = content.scheduled_at
     is_later = _is_later(at)
+    estimate = await visit.services.estimates.of(message.list_name, limit, message.audience)
     panel = await before_sending(visit, message)
     return visit.render(
         "admin/messages/message_question.html",
@@ -78,8 +81,11 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         passed=None if is_later else at,
         **panel,
         refused=refusals(panel["preflight"], is_later=is_later),
-        estimate=await visit.services.estimates.of(message.list_name, limit, message.audience),
+        estimate=estimate,
         pictures=await broken_pictures(bodies),
+        canary=canary_for(
+            message.canary, estimate.recipients, canary_rules(visit.context.settings)
+        ),
     )
 
 
