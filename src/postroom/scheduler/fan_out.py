@@ -257,13 +257,13 @@ class FanOut:
     async def _used_fields(self, message: Message, number: int) -> UsedFields:
         """Return the fields and conditions of the message, for one of its lists."""
         if not message.fields and not message.conditions:
-            return UsedFields(Fields())
+            return UsedFields(Fields(), with_zones=message.local_time)
         if message.field_copies:
             fields = Fields(message.field_copies[number])
         else:
             fields = (await self._services.fields.of(message.lists[number])).fields
         conditions = compiled_conditions(message.conditions, fields, _day_of(message))
-        return UsedFields(fields, message.fields, conditions)
+        return UsedFields(fields, message.fields, conditions, message.local_time)
 
     async def _rules(self, message: Message) -> AudienceRules | None:
         """Return the rules of the message's audience as they are now; None if it goes to everybody.

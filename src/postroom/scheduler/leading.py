@@ -31,6 +31,7 @@ LEASE_NAME = "scheduler"
 LEASE_SECONDS = 15.0
 _LOOK_SECONDS = 5.0  # at least this often, should a bell message be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # seconds between checks whether a message is done
+_REOPENED_CHECK = 10.0  # seconds between looks at pages that were done, while a wave waits
 _LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: check more often
 _PAUSE_AFTER_FAILURE = 1.0
 _IDLE = frozenset({MessageStatus.DRAFT, MessageStatus.PAUSED})
@@ -128,7 +129,7 @@ class Scheduler:
         async for message in self._messages.open_messages():
             # To the end: one that was cancelled before its time comes after others that wait.
             if message.status is MessageStatus.PENDING:
-                due_in = (message.due_at - clock.now()).total_seconds()
+                due_in = (message.starts_at - clock.now()).total_seconds()
                 if due_in > 0:
                     pause = min(pause, due_in)
                 if due_in > 0 or not may_start:
@@ -181,9 +182,12 @@ class Scheduler:
         """Wait until the next wave begins, or the message was changed by others."""
         await self._completion.put_back(message)
         pause, current = _QUICKEST_CHECK, message
+        look_again_at = clock.monotonic()
         while current.etag == message.etag and current.waves is not None and self._leads():
-            if not await self._completion.tend(current):
+            is_open = await self._completion.tend(current)
+            if not is_open and clock.monotonic() >= look_again_at:
                 self._completion.look_again(current.ref)
+                look_again_at = clock.monotonic() + _REOPENED_CHECK
             current = await self._waves.look(current, current.waves)
             if current.etag != message.etag:
                 return current
@@ -221,7 +225,7 @@ class Scheduler:
 def _needs_work(message: Message) -> bool:
     """Return whether a message is neither paused nor a draft nor scheduled for later."""
     if message.status is MessageStatus.PENDING:
-        return message.due_at <= clock.now()
+        return message.starts_at <= clock.now()
     return message.status not in _IDLE
 
 

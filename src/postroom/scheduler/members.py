@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from postroom.domain.audience.field_texts import field_texts
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.audience.rules.evaluating import Selects
+from postroom.domain.audience.time_zones import ZONE_FIELD
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import PAGE_SIZE
@@ -38,6 +39,8 @@ class Members(msgspec.Struct, frozen=True):
     guids: dict[Address, SubscriberGuid]
     values: dict[Address, tuple[str, ...]]
     numbers: dict[Address, int] = {}
+    zones: dict[Address, str] = {}
+    """Their time zones, if the message is sent by local time."""
 
 
 class MembersReader(Protocol):
@@ -49,8 +52,8 @@ class MembersReader(Protocol):
         """
 
 
-Belongs = Callable[[Address, SubscriberGuid], bool]
-"""Whether somebody belongs to a part of the recipients."""
+Belongs = Callable[[Address, SubscriberGuid, str], bool]
+"""Whether somebody belongs to a part of the recipients, by address, GUID and time zone."""
 
 
 class UsedFields(msgspec.Struct, frozen=True):
@@ -59,11 +62,17 @@ class UsedFields(msgspec.Struct, frozen=True):
     fields: Fields
     names: tuple[str, ...] = ()
     conditions: tuple[Selects, ...] = ()
+    with_zones: bool = False
 
     @property
     def row(self) -> type[SubscriberRow]:
         """What has to be read of a subscriber."""
-        return AttributeRow if self.names or self.conditions else SubscriberRow
+        is_needed = self.has_values or self.with_zones
+        return AttributeRow if is_needed else SubscriberRow
+
+    @property
+    def has_values(self) -> bool:
+        return bool(self.names or self.conditions)
 
     def members(self, rows: Iterable[tuple[str, SubscriberRow]]) -> Members:
         """Return the subscribers of some rows."""
@@ -75,7 +84,15 @@ class UsedFields(msgspec.Struct, frozen=True):
             return Members(guids, {})
         found = {Address(each.EmailAddress or row[_PREFIX:]): each for row, each in rows}
         guids = {address: each.SubscriberGUID for address, each in found.items()}
-        return Members(guids, self._values(found))
+        values = self._values(found) if self.has_values else {}
+        return Members(guids, values, {}, self.zones(found))
+
+    def zones(self, found: Mapping[Address, SubscriberRow]) -> dict[Address, str]:
+        """Return the time zones of some subscribers, if they matter."""
+        if not self.with_zones:
+            return {}
+        rows = ((who, each) for who, each in found.items() if isinstance(each, AttributeRow))
+        return {who: _zone_in(each.Attributes) for who, each in rows if each.Attributes}
 
     def _values(self, found: dict[Address, SubscriberRow]) -> dict[Address, tuple[str, ...]]:
         return {
@@ -163,7 +180,7 @@ class MembersOfLists:
         if self._reader is None or key != self._last:
             behind = None if key is None else entities.email_row(key)
             self._reader = PeopleReader(self._table, self._names, AttributeRow, behind)
-        reader, found = self._reader, Members({}, {}, {})
+        reader, found = self._reader, Members({}, {}, {}, {})
         while not reader.is_at_end and len(found.guids) * 2 < _WINDOW:
             people = await reader.read()
             check()
@@ -181,8 +198,9 @@ class MembersOfLists:
         if number:
             found.numbers[address] = number
         fields = self._fields[number]
-        if fields.names or fields.conditions:
+        if fields.has_values:
             found.values[address] = fields.texts(address, subscriber)
+        found.zones.update(fields.zones({address: subscriber}))
 
 
 class PartOfMembers:
@@ -210,7 +228,7 @@ class PartOfMembers:
 
     def _add(self, found: Members, more: Members) -> None:
         for address, guid in more.guids.items():
-            if self._belongs(address, guid):
+            if self._belongs(address, guid, more.zones.get(address, "")):
                 found.guids[address] = guid
                 if address in more.values:
                     found.values[address] = more.values[address]
@@ -273,3 +291,15 @@ class RefusedMembers:
             if number:
                 wanted.numbers.update(dict.fromkeys(more.guids, number))
         return wanted
+
+
+class _Zone(msgspec.Struct):
+    time_zone: Any = ""
+
+
+def _zone_in(attributes: str) -> str:
+    """Return the time zone among the values of somebody's fields; empty if there is none."""
+    if ZONE_FIELD not in attributes:
+        return ""
+    zone = msgspec.json.decode(attributes, type=_Zone).time_zone
+    return zone if isinstance(zone, str) else ""

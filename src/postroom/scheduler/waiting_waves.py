@@ -60,17 +60,17 @@ class WaitingWaves:
         """Return a message that waits for its next wave, which perhaps begins now, or never does.
         `Overtaken`."""
         now = clock.now()
-        if waves.next_at is None:
+        if waves.next_at is None and not waves.times:
             sent = await self._sent(message)
             if sent is None:
                 return message
             pause = timedelta(seconds=waves.wait if sent.planned else 0.0)
             waves = msgspec.structs.replace(waves, next_at=now + pause)
             return await self._save(message, waves)
-        if now < waves.next_at:
+        if waves.next_at is None or now < waves.next_at:
             return message
         following = waves.following(message.queued_pages)
-        if reason := await self._why_stopped(message):
+        if waves.canary is not None and (reason := await self._why_stopped(message)):
             return await self._stop(message, following, reason)
         return await self._save(message, following)
 

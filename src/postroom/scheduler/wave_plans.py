@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache, partial
 from typing import Final
 
-from postroom.domain.audience.addresses import address_key
+from postroom import clock
+from postroom.domain.audience.addresses import Address, address_key
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.time_zones import local_moment
 from postroom.domain.messages.buckets import BUCKETS, bucket_of
 from postroom.domain.messages.canaries import OFF, CanaryRules, chosen_canary
 from postroom.domain.messages.emails import EmailOutcome
@@ -31,6 +37,8 @@ class WavePlans:
         depends on their number, they are counted."""
         if message.retry_of is not None:
             return None
+        if message.local_time:
+            return await _by_local_time(message, members, check)
         canary, recipients = chosen_canary(message.canary, self._canary), 0
         if canary is None:
             above = self._canary.above
@@ -48,13 +56,20 @@ class WavePlans:
         """Return who belongs to the current wave of a message: to the last one, all who have no
         email in an earlier one."""
         waves = message.waves
-        if waves is None or waves.canary is None:
+        if waves is None:
             return lambda *_: True
+        earlier = await self._earlier(message, waves.first_page, check)
+
+        def is_new(who: Address, guid: SubscriberGuid, zone: str) -> bool:
+            return earlier.isdisjoint((hash(address_key(who)), hash(guid)))
+
         if waves.is_last:
-            earlier = await self._earlier(message, waves.first_page, check)
-            return lambda who, guid: earlier.isdisjoint((hash(address_key(who)), hash(guid)))
-        buckets, ref = waves.canary, message.ref
-        return lambda _, guid: bucket_of(ref, guid) in buckets
+            return is_new
+        if waves.canary is not None:
+            buckets, ref = waves.canary, message.ref
+            return lambda who, guid, zone: bucket_of(ref, guid) in buckets
+        now, moment_in = waves.times[waves.current], _moments(message)
+        return lambda who, guid, zone: moment_in(zone) <= now and is_new(who, guid, zone)
 
     async def _earlier(self, message: Message, end: int, check: Callable[[], None]) -> set[int]:
         """Return the hashes of the addresses and GUIDs on the pages before one. Two of 64 bits are
@@ -79,6 +94,26 @@ class WavePlans:
         """Return whether so many can be on the lists of a message, as far as is known."""
         sizes = await self._sizes.of(message.lists)
         return sum(each.recipients for each in sizes.values()) > count
+
+
+def _moments(message: Message) -> Callable[[str], datetime]:
+    """Return what says when a message is due in a time zone."""
+    return lru_cache(1000)(partial(local_moment, message.due_at, message.list_zone))
+
+
+async def _by_local_time(
+    message: Message, members: MembersReader, check: Callable[[], None]
+) -> Waves:
+    """Return a wave for each moment at which it is due in some zones; those whose time has passed
+    are the first one, which is empty if there are none."""
+    now, moment_in = message.queued_at or clock.now(), _moments(message)
+    found: Counter[datetime] = Counter({now: 0})
+    last = None
+    while (some := await members.after(last, check)).guids:
+        last = address_key(next(reversed(some.guids)))
+        found.update(max(now, moment_in(some.zones.get(who, ""))) for who in some.guids)
+    times = sorted(found)
+    return Waves(times=tuple(times), expected=tuple(found[each] for each in times))
 
 
 async def _count(members: MembersReader, check: Callable[[], None], most: int | None = None) -> int:

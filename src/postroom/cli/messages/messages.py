@@ -20,6 +20,7 @@ from postroom.cli.messages.options import (
     content_change,
     given_audience,
     lines_options,
+    local_time_option,
     published_option,
     read_bodies,
     read_files,
@@ -78,6 +79,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 @track_option
 @published_option
 @canary_option
+@local_time_option
 @attach_option
 @output.json_option
 @with_settings
@@ -102,6 +104,7 @@ def create(
     track: str | None,
     published: bool | None,
     canary: str | None,
+    local_time: bool | None,
     attach: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -145,6 +148,7 @@ def create(
             track=track,
             published=published,
             canary=canary,
+            local_time=local_time,
             attachments=attachments or None,
             scheduled_at=at,
         )
@@ -257,6 +261,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @track_option
 @published_option
 @canary_option
+@local_time_option
 @output.json_option
 @with_settings
 def edit(
@@ -278,6 +283,7 @@ def edit(
     track: str | None,
     published: bool | None,
     canary: str | None,
+    local_time: bool | None,
     as_json: bool,
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
@@ -293,6 +299,7 @@ def edit(
         "track": track,
         "published": published,
         "canary": canary,
+        "local_time": local_time,
         "attachments": attach or None,
         **given_audience(segment, exclude_segments, exclude_lists, more_lists),
     }
@@ -300,7 +307,7 @@ def edit(
         raise click.UsageError(
             "nothing to change: give --list, --also-list, --segment, --exclude-list,"
             " --exclude-segment, --subject, --preheader, --from-name, --reply-to, --html, --text,"
-            " --at, --attach, --track, --published or --canary"
+            " --at, --attach, --track, --published, --canary or --local-time"
         )
 
     async def work(services: Services) -> MessageView:

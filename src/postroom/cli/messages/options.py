@@ -121,6 +121,12 @@ canary_option = click.option(
     " WAIT if all is well; off; or default, as the settings say. [default: default]",
 )
 
+local_time_option = click.option(
+    "--local-time/--same-time",
+    default=None,
+    help="Whether subscribers get it when the clocks of their time zone show its time.",
+)
+
 _AS_THE_LIST = "list"
 
 

@@ -148,6 +148,9 @@ def _view(view: MessageView, speed: SpeedMeter | None = None) -> Group:
 def _waves(waves: Waves | None) -> str | None:
     if waves is None:
         return None
+    if waves.times:
+        following = "" if waves.next_at is None else f", the next at {output.when(waves.next_at)}"
+        return f"{waves.current + 1} of {waves.count} by local time{following}"
     if waves.is_last:
         return f"all, after the first {waves.share}"
     if waves.next_at is None:

@@ -87,6 +87,12 @@ def parse_canary(text: str | None) -> str:
     return f"{chosen},{show_duration(_wait(wait, text))}" if comma else chosen
 
 
+def check_waves(canary: str, *, local_time: bool) -> None:
+    """Raise `Invalid` if a message has a canary and is sent by local time."""
+    if local_time and canary not in ("", OFF):
+        raise Invalid("canary", "cannot be combined with local_time: choose one of them")
+
+
 def _wait(wait: str, text: str | None) -> timedelta:
     try:
         length = parse_duration(wait)

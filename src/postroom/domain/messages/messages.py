@@ -18,6 +18,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.time_zones import earliest_moment
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.attachments import Attachment
@@ -127,7 +128,9 @@ class Message(msgspec.Struct, frozen=True):
     `track` says whether opens and clicks are measured: None leaves it to the list until the message
     is queued. `published` puts it into the web archive of its list once it is sent; `web_key` is
     the secret in the link to it in a browser (`web_pages.py`).
-    `canary` is the author's choice (`canaries.py`); `waves` is how the recipients are divided, if
+    `canary` is the author's choice (`canaries.py`). With `local_time`, its time is that of the
+    clocks of its list's zone, `list_zone` (copied when it is scheduled), and subscribers get it
+    when their own clocks show this time. `waves` is how the recipients are divided, if
     they are, which is decided when the message is queued.
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
@@ -165,6 +168,8 @@ class Message(msgspec.Struct, frozen=True):
     published: bool = False
     web_key: str = ""
     canary: str = ""
+    local_time: bool = False
+    list_zone: str = ""
     waves: Waves | None = None
     attachments: tuple[Attachment, ...] = ()
     from_address: Address | None = None
@@ -209,6 +214,12 @@ class Message(msgspec.Struct, frozen=True):
     def day(self) -> str:
         """The partition of its row: the scheduled day, or the one of all drafts."""
         return DRAFTS if self.status is MessageStatus.DRAFT else day_of(self.due_at)
+
+    @property
+    def starts_at(self) -> datetime:
+        """When its recipients are first looked at: earlier than it is due if some of them may be in
+        zones where its time comes earlier."""
+        return earliest_moment(self.due_at, self.list_zone) if self.local_time else self.due_at
 
     @property
     def due_at(self) -> datetime:

@@ -29,7 +29,9 @@ class Waves(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the recipients of a message are divided, and how far it has come.
 
     With `canary`, subscribers in these buckets are the first of two waves; the second one begins
-    `wait` seconds after the first one was sent.
+    `wait` seconds after the first one was sent. With `times`, there is a wave for each of them: the
+    first one for all whose time has passed when the message is queued. `expected` is how many there
+    were in each at that moment.
 
     `starts` has the first page of each wave that has begun, except the first wave. `is_planned`:
     all pages of the current wave are queued. `next_at`: when the next wave is to begin, once that
@@ -38,13 +40,15 @@ class Waves(msgspec.Struct, frozen=True, omit_defaults=True):
 
     canary: BucketRange | None = None
     wait: float = 0.0
+    times: tuple[datetime, ...] = ()
+    expected: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     is_planned: bool = False
     next_at: datetime | None = None
 
     @property
     def count(self) -> int:
-        return 2
+        return len(self.times) or 2
 
     @property
     def share(self) -> str:
@@ -72,7 +76,9 @@ class Waves(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def planned(self) -> Waves:
         """Return what they are once all pages of the current wave are queued."""
-        return msgspec.structs.replace(self, is_planned=True, next_at=None)
+        is_timed = bool(self.times) and not self.is_last
+        following = self.times[self.current + 1] if is_timed else None
+        return msgspec.structs.replace(self, is_planned=True, next_at=following)
 
     def following(self, pages: int) -> Waves:
         """Return what they are once the next wave begins with this page."""

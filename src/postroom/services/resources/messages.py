@@ -67,6 +67,11 @@ class WavesResource(Resource, frozen=True):
     next_at: Annotated[
         Time | None, Meta(description="When the next one begins, if that is known yet.")
     ]
+    times: Annotated[Sequence[Time], Meta(description="By local time: when each of them begins.")]
+    expected: Annotated[
+        Sequence[int],
+        Meta(description="By local time: how many were in each when sending started."),
+    ]
 
 
 class MessageSummary(Resource, frozen=True, kw_only=True):
@@ -105,6 +110,10 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
             description="The part of the recipients that gets it first: a share or a number, and"
             " how long the others wait; or `off`. Null: as the settings say."
         ),
+    ]
+    local_time: Annotated[
+        bool,
+        Meta(description="Whether subscribers get it when their own clocks show its time."),
     ]
     waves: Annotated[
         WavesResource | None,
@@ -240,7 +249,13 @@ def describe_preflight(preflight: Preflight) -> PreflightResource:
 def describe_waves(waves: Waves | None) -> WavesResource | None:
     if waves is None:
         return None
-    return WavesResource(waves.current + 1, waves.count, describe_time(waves.next_at))
+    return WavesResource(
+        waves.current + 1,
+        waves.count,
+        describe_time(waves.next_at),
+        [describe_time(each) for each in waves.times],
+        waves.expected,
+    )
 
 
 def describe_message_summary(message: Message) -> MessageSummary:
@@ -260,6 +275,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
         track=message.track,
         published=message.published,
         canary=message.canary or None,
+        local_time=message.local_time,
         waves=describe_waves(message.waves),
         attachments=[
             AttachmentResource(each.name, each.type, each.size, each.hash)

@@ -1,11 +1,15 @@
 """Messages in waves, interrupted after every single write: nobody twice, nobody left out."""
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address, address_key
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import Invalid
 from postroom.domain.messages.buckets import bucket_of
 from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.emails import EmailOutcome
@@ -13,11 +17,12 @@ from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.scheduler.fan_out import FanOut
 from postroom.scheduler.waiting_waves import WaitingWaves
 from postroom.services.events import Severity
+from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
-from tests.integration.usecases.making import BODIES, address_of, fill, make_list, now
+from tests.integration.usecases.making import BODIES, address_of, days, fill, make_list, now
 from tests.integration.usecases.messages.test_scheduling import scheduling, until
 from tests.integration.usecases.pages import check_pages, check_sum, settle, use_small_pages
 
@@ -308,3 +313,125 @@ async def test_recipients_of_both_waves_match_rules_and_are_retried(
         again = await until(services, retry.ref, lambda m: m.status is MessageStatus.PROCESSING)
     planned = await check_pages_of(services, again)
     assert planned == {address_of(n) for n in range(50)} - accepted
+
+
+ZONES = {"a": "Asia/Tokyo", "b": "", "c": "America/New_York", "d": "Mars/Base", "e": "Asia/Kolkata"}
+
+
+async def make_zoned(services: Services, name: str = "contoso1") -> ListName:
+    """Make a list in Berlin with subscribers in several zones."""
+    made = await make_list(services, name)
+    await services.lists.edit(made, time_zone="Europe/Berlin")
+    await services.fields.declare(made, [Field("time_zone"), Field("city")])
+    for local, zone in ZONES.items():
+        await services.subscriptions.add(
+            made,
+            f"{local}@example.com",
+            verified=True,
+            attributes={"time_zone": zone, "city": "x"} if zone else {},
+        )
+    return made
+
+
+async def schedule_by_local_time(services: Services, name: ListName) -> Message:
+    """Schedule a message whose time has just passed in Berlin."""
+    due = now() - timedelta(minutes=5)
+    return await services.messages.create(name, "News", BODIES, due, local_time=True)
+
+
+def locals_of(addresses: Iterable[Address]) -> str:
+    return "".join(sorted(each[0] for each in addresses))
+
+
+async def test_subscribers_get_it_when_their_own_clocks_show_its_time(
+    services: Services, store: Store
+) -> None:
+    name = await make_zoned(services)
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        message = await schedule_by_local_time(services, name)
+        await dies(fan_out_waves(Fated(store, fate), message.ref))
+        done = await fan_out_waves(store, message.ref)
+        first, second = done.page_runs
+        assert first.end == second.first
+        assert locals_of(await addresses_until(services, done, second.first)) == "abde"
+        assert locals_of(await check_pages(store, done)) == "abcde"
+        assert done.waves is not None
+        assert done.waves.expected == (4, 1)
+        six_hours = timedelta(hours=6)  # from Berlin to New York; an hour less for some weeks
+        assert abs(done.waves.times[1] - message.due_at - six_hours) <= timedelta(hours=1)
+
+    await cut_after_each_write(attempt)
+
+
+async def test_a_message_starts_when_its_time_comes_in_the_first_zone(
+    services: Services, store: Store
+) -> None:
+    name = await make_zoned(services)
+    due = datetime(2030, 1, 15, 8, 0, tzinfo=UTC)  # 9:00 in Berlin
+    message = await services.messages.create(name, "News", BODIES, due, local_time=True)
+    assert message.starts_at == datetime(2030, 1, 14, 19, 0, tzinfo=UTC)  # 9:00 at UTC+14
+    assert message.due_at == due
+    later = await services.messages.edit(message.ref, local_time=False)
+    assert later.starts_at == due
+
+
+async def test_who_changes_their_zone_between_two_waves_gets_one_email(
+    services: Services, store: Store
+) -> None:
+    name = await make_zoned(services)
+    message = await fan_out_wave(store, (await schedule_by_local_time(services, name)).ref)
+    for local, zone in (("a", "America/New_York"), ("c", "Asia/Tokyo")):
+        await services.subscriptions.edit(
+            name, f"{local}@example.com", attributes={"time_zone": zone}
+        )
+    done = await fan_out_wave(store, (await begin_next(store, message)).ref)
+    assert locals_of(await check_pages(store, done)) == "abcde"
+
+
+async def test_each_wave_of_local_time_begins_at_its_time(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    await services.fields.declare(name, [Field("time_zone")])
+    for local, zone in (("a", "Etc/GMT-1"), ("b", "UTC")):
+        await services.subscriptions.add(
+            name, f"{local}@example.com", verified=True, attributes={"time_zone": zone}
+        )
+    due = now() + timedelta(seconds=3)
+    message = await services.messages.create(name, "News", BODIES, due, local_time=True)
+    async with scheduling(store):
+        first = await until(services, message.ref, is_waiting)
+        assert locals_of(await addresses_until(services, first, first.queued_pages)) == "a"
+        assert first.waves is not None
+        assert first.waves.next_at == first.due_at
+        await until(services, message.ref, lambda m: m.status is MessageStatus.PROCESSING)
+        assert now() >= message.due_at
+        await settle_all(services, await services.messages.get(message.ref), ACCEPTED)
+        done = await until(services, message.ref, lambda m: m.status in FINAL)
+    assert (await check_sum(services, done)).accepted == 2
+
+
+async def test_a_canary_and_local_time_are_not_combined(services: Services) -> None:
+    name = await make_list(services)
+    with pytest.raises(Invalid, match="canary"):
+        await services.messages.create(name, "News", BODIES, now(), canary="1%", local_time=True)
+    message = await services.messages.create(name, "News", BODIES, days(1), canary="1%")
+    with pytest.raises(Invalid, match="canary"):
+        await services.messages.edit(message.ref, local_time=True)
+    assert (await services.messages.edit(message.ref, local_time=True, canary="off")).local_time
+
+
+async def test_fields_of_a_message_by_local_time_are_filled_in(
+    services: Services, store: Store
+) -> None:
+    name = await make_zoned(services)
+    bodies = NewBodies("<p>{{ city | default: '-' }}</p>", "{{ city | default: '-' }}")
+    message = await services.messages.create(name, "News", bodies, now(), local_time=True)
+    done = await fan_out_waves(store, message.ref)
+    assert locals_of(await check_pages(store, done)) == "abcde"
+    pages = await PageRows(store).some(done, 0, done.queued_pages)
+    values = {
+        str(address)[0]: page.emails.values(place)
+        for page in pages
+        for place, address in enumerate(page.emails.addresses)
+    }
+    assert set(values["a"]) == {"x"}

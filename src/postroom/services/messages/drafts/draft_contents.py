@@ -27,7 +27,7 @@ from postroom.domain.messages.audiences import (
     parse_more_lists,
     parse_segment,
 )
-from postroom.domain.messages.canaries import parse_canary
+from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
     LONGEST_PREHEADER,
@@ -87,6 +87,7 @@ class Content(msgspec.Struct, frozen=True):
     track: Track | None = None
     published: bool = False
     canary: str = ""
+    local_time: bool = False
     attachments: tuple[Attachment, ...] = ()
     scheduled_at: datetime | None = None
 
@@ -118,6 +119,7 @@ class ContentChange(msgspec.Struct, frozen=True):
     track: str | UnsetType | None = UNSET
     published: bool | UnsetType = UNSET
     canary: str | UnsetType | None = UNSET
+    local_time: bool | UnsetType = UNSET
     attachments: tuple[Attachment, ...] | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
 
@@ -227,6 +229,10 @@ async def complete(
             check_content(content.subject, content.preheader, bodies)
         except Invalid as exc:
             problems[exc.field] = exc.problem
+    try:
+        check_waves(content.canary, local_time=content.local_time)
+    except Invalid as exc:
+        problems[exc.field] = exc.problem
     if problems:
         raise Incomplete(problems)
     return msgspec.structs.replace(content, **fields), bodies
@@ -251,6 +257,7 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         track=message.track,
         published=message.published,
         canary=message.canary,
+        local_time=message.local_time,
         attachments=message.attachments,
         scheduled_at=message.scheduled_at,
     )

@@ -56,6 +56,15 @@ def edited_canary(old: Message, canary: str | None) -> str:
     return new
 
 
+def edited_local_time(old: Message, local_time: bool | None) -> bool:
+    """Return whether a message is sent by local time after an edit; None changes nothing. `Invalid`
+    once its recipients are planned."""
+    new = old.local_time if local_time is None else local_time
+    if new != old.local_time and old.queued_at is not None:
+        raise Invalid("local_time", "can no longer be changed: the recipients are already prepared")
+    return new
+
+
 def with_fields(message: Message, bodies: NewBodies, rules: Mapping[str, FieldRule]) -> Message:
     """Return a message with the fields and conditions that it uses. `Invalid` if the list lacks
     one of the fields, or if the recipients were prepared without its values."""

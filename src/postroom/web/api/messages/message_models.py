@@ -69,6 +69,13 @@ CanaryChoice = Annotated[
         examples=["1%,10m"],
     ),
 ]
+LocalTime = Annotated[
+    bool,
+    Field(
+        description="Send it to each subscriber when the clocks of their time zone (the field"
+        " `time_zone`) show the scheduled time, as it is in the time zone of the list."
+    ),
+]
 Tracking = Annotated[
     str,
     AfterValidator(lambda text: parse_track(text).value),
@@ -168,6 +175,7 @@ class NewMessage(Body):
     track: Tracking | None = None
     published: Published = False
     canary: CanaryChoice | None = None
+    local_time: LocalTime = False
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
 
@@ -208,6 +216,7 @@ class MessageChange(Change):
     track: Tracking | None = None
     published: Published | None = None
     canary: CanaryChoice | None = None
+    local_time: LocalTime | None = None
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
 

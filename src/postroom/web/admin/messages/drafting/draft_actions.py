@@ -83,9 +83,9 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         refused=refusals(panel["preflight"], is_later=is_later),
         estimate=estimate,
         pictures=await broken_pictures(bodies),
-        canary=canary_for(
-            message.canary, estimate.recipients, canary_rules(visit.context.settings)
-        ),
+        canary=None
+        if message.local_time
+        else canary_for(message.canary, estimate.recipients, canary_rules(visit.context.settings)),
     )
 
 

@@ -218,6 +218,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
             track=draft.track,
             published=draft.content.published,
             canary=None if draft.is_planned else draft.canary,
+            local_time=None if draft.is_planned else draft.content.local_time,
             attachments=draft.content.attachments,
             scheduled_at=at,
             etag=draft.etag or None,

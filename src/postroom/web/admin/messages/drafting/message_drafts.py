@@ -31,7 +31,8 @@ from postroom.web.requests.visit import Visit
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
     "list", "subject", "preheader", "from_name", "reply_to", "template", "format", "body", "text",
-    "track", "published", "canary", "attachments", "when", "day", "clock", "zone", "ref", "etag",
+    "track", "published", "canary", "local_time", "attachments",
+    "when", "day", "clock", "zone", "ref", "etag",
     "key",
 )  # fmt: skip
 LABELS: Final = {
@@ -51,6 +52,7 @@ LABELS: Final = {
     "track": "Opens and clicks",
     "published": "Publish in the web archive",
     "canary": "First recipients",
+    "local_time": "By local time",
     "attachments": "Attachments",
     "scheduled_at": "Time",
 }
@@ -99,6 +101,7 @@ class Draft(msgspec.Struct):
     track: str = ""
     published: str = ""
     canary: str = ""
+    local_time: str = ""
     attachments: str = ""
     """JSON: `domain/messages/attachments.py`."""
     when: str = "now"
@@ -158,6 +161,7 @@ class Draft(msgspec.Struct):
             track=Track(self.track) if self.track in set(Track) else None,
             published=bool(self.published),
             canary=self.canary,
+            local_time=bool(self.local_time),
             attachments=parse_stored(self.attachments),
             scheduled_at=at,
         )
@@ -196,6 +200,7 @@ def shown_content(content: Content) -> dict[str, str]:
         "track": TRACK_NAMES[content.track or ""],
         "published": "yes" if content.published else "no",
         "canary": canary_names(content.canary)[content.canary],
+        "local_time": "yes" if content.local_time else "no",
         "attachments": "\n".join(each.name for each in content.attachments),
         "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
     }
@@ -262,6 +267,7 @@ def draft_of(message: Message, content: Content) -> Draft:
         track=content.track or "",
         published="yes" if content.published else "",
         canary=content.canary,
+        local_time="yes" if content.local_time else "",
         attachments=stored_text(content.attachments),
         when="later" if at else "now",
         day=f"{at:%Y-%m-%d}" if at else "",
