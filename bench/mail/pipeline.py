@@ -62,6 +62,7 @@ class Setup:
             "POSTROOM_STORE": self.store_url,
             "POSTROOM_DATA": str(self.folder / "data"),
             "POSTROOM_TRANSPORT": f"smtp://{LOOPBACK}:{self.port}",
+            "POSTROOM_CANARY_FROM": "0",
             "POSTROOM_PORT": str(free_ports(1)[0]),
         }
         processes = []

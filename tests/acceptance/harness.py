@@ -77,6 +77,7 @@ class Postroom:
             "data": str(self.folder / "data"),
             "connections": str(CONNECTIONS),
             "scheduler_lease": "1s",
+            "canary_from": "0",  # a test that wants a canary says so
             "port": "0",  # any that is free
             "base_url": "http://localhost:8420",
             **self.settings,

@@ -19,6 +19,7 @@ from postroom.domain.messages.page_emails import EmailState
 from postroom.mail.mailing import Recipient
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut
+from postroom.scheduler.wave_plans import WavePlans
 from postroom.sender import policy
 from postroom.sender.confirmations import Confirmations
 from postroom.sender.journal.journal import JournalledSending
@@ -111,6 +112,13 @@ def plan_from_the_beginning_after_a_crash() -> None:
     _replace(FanOut, "finish_interrupted", forgetful)
 
 
+def forget_who_is_in_an_earlier_wave() -> None:
+    async def earlier(self: WavePlans, message: Message, end: int, check: object) -> set[int]:
+        return set()
+
+    _replace(WavePlans, "_earlier", earlier)
+
+
 def leave_parked_pages_alone() -> None:
     async def put_back(self: Completion, message: Message, limit: int = 100) -> int:
         return 0
@@ -164,6 +172,7 @@ BUGS: dict[str, Callable[[], None]] = {
         take_a_page_over_without_doubt,
         write_to_people_who_have_left,
         plan_from_the_beginning_after_a_crash,
+        forget_who_is_in_an_earlier_wave,
         leave_parked_pages_alone,
         edit_what_is_being_sent,
         retry_jobs_for_ever,

@@ -47,7 +47,9 @@ class People:
         create = self._services.messages.create
         while self._message is None:
             with suppress(StoreOutage):
-                self._message = await create(LIST, SUBJECT, bodies, due, ref=ref)
+                self._message = await create(
+                    LIST, SUBJECT, bodies, due, ref=ref, canary=self._simulation.canary
+                )
         self._judge.message = self._message
 
     async def finish(self) -> None:

@@ -58,6 +58,8 @@ class Simulation:
         self.running: dict[str, Process] = {}
         self.stopping: dict[str, asyncio.Event] = {}
         self._starts = 0
+        # Of its own: the other choices of a seed stay as they are.
+        self.canary = Random(seed).choice(("30%,0s", "50%,500ms")) if seed % 4 == 1 else ""
         self._plan()
         self.judge = Judge(self)
         self.data.watchers = {"messagepage": self.judge.page_written}

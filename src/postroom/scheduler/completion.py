@@ -56,19 +56,13 @@ class Completion:
 
     async def check(self, message: Message) -> bool:
         """Archive the message if no email is pending or in doubt; return whether that was done."""
-        self.steps += 1
-        is_open, is_parked = await self._first_open_page(message)
-        if is_open:
-            if is_parked:  # by a sender that had not noticed the resumption yet
-                await self._put_back_parked(message, limit=1)
-            await self._put_back_others(message)
-            await self._held.look(message)
+        if await self.tend(message):
             return False
         if message.status is MessageStatus.PROCESSING:
             counts = await self._outcomes.counts(message)
             if counts.pending or counts.in_doubt:
                 # In doubt: an administrator has to decide, which may reopen an earlier page.
-                self._first_open.pop(message.ref, None)
+                self.look_again(message.ref)
                 return False
             message = with_status(
                 message,
@@ -91,6 +85,22 @@ class Completion:
         self._look_for_parked_at.pop(message.ref, None)
         self._idle.pop(message.ref, None)
         return True
+
+    async def tend(self, message: Message) -> bool:
+        """Put back pages that were parked, that waited for a hold, or that have no work item;
+        return whether a page is open."""
+        self.steps += 1
+        is_open, is_parked = await self._first_open_page(message)
+        if is_open:
+            if is_parked:  # by a sender that had not noticed the resumption yet
+                await self._put_back_parked(message, limit=1)
+            await self._put_back_others(message)
+            await self._held.look(message)
+        return is_open
+
+    def look_again(self, ref: MessageRef) -> None:
+        """Look at all pages of a message again: an earlier one may have been reopened."""
+        self._first_open.pop(ref, None)
 
     def reached(self, ref: MessageRef) -> int:
         """Return the first page that was not done when `check` last looked."""

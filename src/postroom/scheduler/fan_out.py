@@ -8,6 +8,9 @@ It proceeds in windows of about ten pages:
 
 A crash leaves pages that are complete or absent. Pages that the message's row does not count yet
 get another work item, with the restart flag. So no page is created twice, and nobody is left out.
+
+A message may be sent in waves (`domain/messages/waves.py`): each is planned like this, and the
+scheduler decides when the next one begins (`waiting_waves.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from postroom.domain.audience.fields import FROM_THE_ROW, Field, Fields
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
+from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import ListCopy, Message, MessageStatus, with_status
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
@@ -42,11 +46,13 @@ from postroom.scheduler.members import (
     Members,
     MembersOfLists,
     MembersReader,
+    PartOfMembers,
     RefusedMembers,
     SelectedMembers,
     UsedFields,
 )
 from postroom.scheduler.services import SchedulerServices
+from postroom.scheduler.wave_plans import WavePlans
 from postroom.services import entities
 from postroom.services.events import Severity
 from postroom.services.messages.published_messages import PublishedIndex
@@ -78,8 +84,9 @@ class Superseded(PostroomError):
 
 
 class FanOut:
-    def __init__(self, services: SchedulerServices) -> None:
+    def __init__(self, services: SchedulerServices, canary: CanaryRules = ONLY_CHOSEN) -> None:
         self._services = services
+        self._plans = WavePlans(services, canary)
         self._store = store = services.store
         self._lists = store.table(entities.LISTS)
         self._pages = services.pages
@@ -136,8 +143,9 @@ class FanOut:
         return saved if again == saved else await self._save(again)
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
-        """Plan all pages and change Queuing to Processing. `Superseded`, also once `goes_on`, which
-        is asked after each read of recipients, returns False."""
+        """Plan all pages and change Queuing to Processing; of a message in waves, plan those of the
+        current wave, and do that after the last one. `Superseded`, also once `goes_on`, which is
+        asked after each read of recipients, returns False."""
 
         def check() -> None:
             if not goes_on():
@@ -146,9 +154,12 @@ class FanOut:
         message, last = await self.finish_interrupted(message)
         if message.from_address is not None:  # else there was no list when it was due
             try:
+                message = await self._divided(message, check)
                 members = await self._members(message)
             except Invalid as exc:  # a message that its rule names was deleted meanwhile
                 return await self._pause(message, _unknown_audience(exc))
+            if message.waves is not None:
+                members = PartOfMembers(members, await self._plans.belongs(message, check))
             following = asyncio.ensure_future(members.after(last, check))
             try:
                 while (found := await following).guids:
@@ -158,6 +169,10 @@ class FanOut:
                     message = await self._queue_window(message, found)
             finally:
                 await end_tasks([following])
+        if message.waves is not None:
+            message = msgspec.structs.replace(message, waves=message.waves.planned())
+            if message.waves is not None and message.waves.is_waiting:
+                return await self._save(message)
         if message.queued_pages == 0:
             reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
             if message.from_address is not None and not message.audience.is_everybody:
@@ -168,7 +183,8 @@ class FanOut:
     async def finish_interrupted(self, message: Message) -> tuple[Message, AddressKey | None]:
         """Put work items for pages that an interruption left uncounted; return the last planned
         address."""
-        start = max(0, message.queued_pages - 1)  # the last queued one says where to continue
+        begin = 0 if message.waves is None else message.waves.first_page
+        start = max(begin, message.queued_pages - 1)  # the last queued one says where to continue
         known = {number: page async for number, page in self._pages.summaries(message, start)}
         if not known:
             return message, None
@@ -183,8 +199,18 @@ class FanOut:
         # The row of a cancelled message is gone if archiving it was interrupted: nothing to save.
         if last >= message.queued_pages:
             message = await self._save(msgspec.structs.replace(message, queued_pages=last + 1))
-        _, address = await self._pages.last_address(message, last)
+        _, address = await self._pages.last_address(message, last, begin)
         return message, address or None
+
+    async def _divided(self, message: Message, check: Callable[[], None]) -> Message:
+        """Return a message with the waves in which it is sent. That is decided before its first
+        page is written, and then stays. `Invalid`."""
+        if message.waves is not None or message.queued_pages:
+            return message
+        waves = await self._plans.divide(message, await self._members(message), check)
+        if waves is None:
+            return message
+        return await self._save(msgspec.structs.replace(message, waves=waves))
 
     async def _list_copy(self, name: ListName) -> ListCopy:
         """Return what emails say about an additional list, which exists."""
@@ -231,13 +257,13 @@ class FanOut:
     async def _used_fields(self, message: Message, number: int) -> UsedFields:
         """Return the fields and conditions of the message, for one of its lists."""
         if not message.fields and not message.conditions:
-            return UsedFields(Fields())
+            return UsedFields(Fields(), with_zones=message.local_time)
         if message.field_copies:
             fields = Fields(message.field_copies[number])
         else:
             fields = (await self._services.fields.of(message.lists[number])).fields
         conditions = compiled_conditions(message.conditions, fields, _day_of(message))
-        return UsedFields(fields, message.fields, conditions)
+        return UsedFields(fields, message.fields, conditions, message.local_time)
 
     async def _rules(self, message: Message) -> AudienceRules | None:
         """Return the rules of the message's audience as they are now; None if it goes to everybody.

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from postroom import clock
 from postroom.domain.errors import NoSuch, Overtaken
+from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
@@ -19,6 +20,7 @@ from postroom.observability.spans import span
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.scheduler.services import SchedulerServices
+from postroom.scheduler.waiting_waves import WaitingWaves
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Lease, LeaseLost, StoreOutage
 from postroom.watchdog import Doing, end_tasks
@@ -29,6 +31,7 @@ LEASE_NAME = "scheduler"
 LEASE_SECONDS = 15.0
 _LOOK_SECONDS = 5.0  # at least this often, should a bell message be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # seconds between checks whether a message is done
+_REOPENED_CHECK = 10.0  # seconds between looks at pages that were done, while a wave waits
 _LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: check more often
 _PAUSE_AFTER_FAILURE = 1.0
 _IDLE = frozenset({MessageStatus.DRAFT, MessageStatus.PAUSED})
@@ -43,6 +46,7 @@ class Scheduler:
         *,
         lease_seconds: float = LEASE_SECONDS,
         space: SpaceWatch | None = None,
+        canary: CanaryRules = ONLY_CHOSEN,
     ) -> None:
         """`space` keeps messages from starting while there is too little disk space."""
         self._store = services.store
@@ -50,7 +54,8 @@ class Scheduler:
         self._lease_seconds = lease_seconds
         self._bell = services.store.queue(SCHEDULE_QUEUE)
         self._messages = services.message_rows
-        self._fan_out = FanOut(services)
+        self._fan_out = FanOut(services, canary)
+        self._waves = WaitingWaves(services, canary)
         self._completion = Completion(services)
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
         self._leads_until = 0.0
@@ -124,7 +129,7 @@ class Scheduler:
         async for message in self._messages.open_messages():
             # To the end: one that was cancelled before its time comes after others that wait.
             if message.status is MessageStatus.PENDING:
-                due_in = (message.due_at - clock.now()).total_seconds()
+                due_in = (message.starts_at - clock.now()).total_seconds()
                 if due_in > 0:
                     pause = min(pause, due_in)
                 if due_in > 0 or not may_start:
@@ -162,6 +167,8 @@ class Scheduler:
             log.info("message %s: queuing", message.ref)
             return await self._fan_out.begin(message)
         if message.status is MessageStatus.QUEUING:
+            if message.waves is not None and message.waves.is_waiting:
+                return await self._await_wave(message)
             with span("fan out", parent=message.trace, message=message.ref):
                 message = await self._fan_out.run(message, self._leads)
             log.info("message %s: %d pages queued", message.ref, message.queued_pages)
@@ -170,6 +177,26 @@ class Scheduler:
             message, _ = await self._fan_out.finish_interrupted(message)
         await self._completion.put_back(message)
         return await self._watch(message)
+
+    async def _await_wave(self, message: Message) -> Message:
+        """Wait until the next wave begins, or the message was changed by others."""
+        await self._completion.put_back(message)
+        pause, current = _QUICKEST_CHECK, message
+        look_again_at = clock.monotonic()
+        while current.etag == message.etag and current.waves is not None and self._leads():
+            is_open = await self._completion.tend(current)
+            if not is_open and clock.monotonic() >= look_again_at:
+                self._completion.look_again(current.ref)
+                look_again_at = clock.monotonic() + _REOPENED_CHECK
+            current = await self._waves.look(current, current.waves)
+            if current.etag != message.etag:
+                return current
+            await asyncio.sleep(pause)
+            pause = min(_SLOWEST_CHECK, pause * 1.5)
+            current = await self._messages.get(message.ref)
+        if not self._leads():
+            raise Superseded
+        return current
 
     async def _watch(self, message: Message) -> Message | None:
         """Wait until the message is finished (None) or was changed by others."""
@@ -198,7 +225,7 @@ class Scheduler:
 def _needs_work(message: Message) -> bool:
     """Return whether a message is neither paused nor a draft nor scheduled for later."""
     if message.status is MessageStatus.PENDING:
-        return message.due_at <= clock.now()
+        return message.starts_at <= clock.now()
     return message.status not in _IDLE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from postroom.domain.audience.field_texts import field_texts
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.audience.rules.evaluating import Selects
+from postroom.domain.audience.time_zones import ZONE_FIELD
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import PAGE_SIZE
@@ -38,6 +39,8 @@ class Members(msgspec.Struct, frozen=True):
     guids: dict[Address, SubscriberGuid]
     values: dict[Address, tuple[str, ...]]
     numbers: dict[Address, int] = {}
+    zones: dict[Address, str] = {}
+    """Their time zones, if the message is sent by local time."""
 
 
 class MembersReader(Protocol):
@@ -49,17 +52,27 @@ class MembersReader(Protocol):
         """
 
 
+Belongs = Callable[[Address, SubscriberGuid, str], bool]
+"""Whether somebody belongs to a part of the recipients, by address, GUID and time zone."""
+
+
 class UsedFields(msgspec.Struct, frozen=True):
     """The fields and conditions that a message uses: none, for most messages."""
 
     fields: Fields
     names: tuple[str, ...] = ()
     conditions: tuple[Selects, ...] = ()
+    with_zones: bool = False
 
     @property
     def row(self) -> type[SubscriberRow]:
         """What has to be read of a subscriber."""
-        return AttributeRow if self.names or self.conditions else SubscriberRow
+        is_needed = self.has_values or self.with_zones
+        return AttributeRow if is_needed else SubscriberRow
+
+    @property
+    def has_values(self) -> bool:
+        return bool(self.names or self.conditions)
 
     def members(self, rows: Iterable[tuple[str, SubscriberRow]]) -> Members:
         """Return the subscribers of some rows."""
@@ -71,7 +84,15 @@ class UsedFields(msgspec.Struct, frozen=True):
             return Members(guids, {})
         found = {Address(each.EmailAddress or row[_PREFIX:]): each for row, each in rows}
         guids = {address: each.SubscriberGUID for address, each in found.items()}
-        return Members(guids, self._values(found))
+        values = self._values(found) if self.has_values else {}
+        return Members(guids, values, {}, self.zones(found))
+
+    def zones(self, found: Mapping[Address, SubscriberRow]) -> dict[Address, str]:
+        """Return the time zones of some subscribers, if they matter."""
+        if not self.with_zones:
+            return {}
+        rows = ((who, each) for who, each in found.items() if isinstance(each, AttributeRow))
+        return {who: _zone_in(each.Attributes) for who, each in rows if each.Attributes}
 
     def _values(self, found: dict[Address, SubscriberRow]) -> dict[Address, tuple[str, ...]]:
         return {
@@ -159,7 +180,7 @@ class MembersOfLists:
         if self._reader is None or key != self._last:
             behind = None if key is None else entities.email_row(key)
             self._reader = PeopleReader(self._table, self._names, AttributeRow, behind)
-        reader, found = self._reader, Members({}, {}, {})
+        reader, found = self._reader, Members({}, {}, {}, {})
         while not reader.is_at_end and len(found.guids) * 2 < _WINDOW:
             people = await reader.read()
             check()
@@ -177,8 +198,42 @@ class MembersOfLists:
         if number:
             found.numbers[address] = number
         fields = self._fields[number]
-        if fields.names or fields.conditions:
+        if fields.has_values:
             found.values[address] = fields.texts(address, subscriber)
+        found.zones.update(fields.zones({address: subscriber}))
+
+
+class PartOfMembers:
+    """Those of some recipients who belong to a part of them."""
+
+    def __init__(self, members: MembersReader, belongs: Belongs) -> None:
+        self._members = members
+        self._belongs = belongs
+        self._read: AddressKey | None = None
+        self._last: AddressKey | None = None
+
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
+        if key != self._last:
+            self._read = key
+        found = Members({}, {}, {})
+        while len(found.guids) * 2 < _WINDOW:
+            more = await self._members.after(self._read, check)
+            if not more.guids:
+                break
+            self._read = address_key(next(reversed(more.guids)))
+            self._add(found, more)
+        if found.guids:
+            self._last = address_key(next(reversed(found.guids)))
+        return found
+
+    def _add(self, found: Members, more: Members) -> None:
+        for address, guid in more.guids.items():
+            if self._belongs(address, guid, more.zones.get(address, "")):
+                found.guids[address] = guid
+                if address in more.values:
+                    found.values[address] = more.values[address]
+                if address in more.numbers:
+                    found.numbers[address] = more.numbers[address]
 
 
 class RefusedMembers:
@@ -194,7 +249,6 @@ class RefusedMembers:
         """`fields` has those of each list."""
         self._lists = services.store.table(entities.LISTS)
         self._messages = services.message_rows
-        self._pages = services.pages
         self._outcomes = services.outcomes
         self._names = message.lists
         self._original = original
@@ -204,12 +258,9 @@ class RefusedMembers:
         """Return some subscribers after an address whom the original did not reach and who still
         want it; none at the end."""
         tried = await self._messages.get(self._original)
-        first = 0 if key is None else await self._pages.first_until(tried, key)
         refused: dict[AddressKey, int] = {}
-        async for email in self._outcomes.emails(tried, EmailOutcome.REFUSED, first):
-            found = address_key(email.address)
-            if key is None or found > key:
-                refused[found] = email.list_number
+        async for email in self._outcomes.emails_after(tried, EmailOutcome.REFUSED, key):
+            refused[address_key(email.address)] = email.list_number
             if len(refused) == _REFUSED_AT_ONCE:
                 wanted = await self._who_still_want_it(refused)
                 check()
@@ -240,3 +291,15 @@ class RefusedMembers:
             if number:
                 wanted.numbers.update(dict.fromkeys(more.guids, number))
         return wanted
+
+
+class _Zone(msgspec.Struct):
+    time_zone: Any = ""
+
+
+def _zone_in(attributes: str) -> str:
+    """Return the time zone among the values of somebody's fields; empty if there is none."""
+    if ZONE_FIELD not in attributes:
+        return ""
+    zone = msgspec.json.decode(attributes, type=_Zone).time_zone
+    return zone if isinstance(zone, str) else ""

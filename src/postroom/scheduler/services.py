@@ -8,7 +8,9 @@ from postroom.services.accounts.audit import AuditService
 from postroom.services.audience.bounces.intake import BounceIntake
 from postroom.services.audience.erasure import PersonalDataService
 from postroom.services.audience.fields.list_fields import FieldService
+from postroom.services.audience.growth.list_sizes import ListSizes
 from postroom.services.audience.results.message_results import ResultService
+from postroom.services.audience.suppression.delivery_figures import DeliveryFigureService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.events import EventService
 from postroom.services.messages.lifecycle import MessageService
@@ -24,6 +26,7 @@ class SchedulerServices(Protocol):
     """What scheduling, completion and retention use; `wiring.Services` has all of it."""
 
     store: Store
+    sizes: ListSizes
     audiences: AudienceService
     fields: FieldService
     messages: MessageService
@@ -36,4 +39,5 @@ class SchedulerServices(Protocol):
     audit: AuditService
     personal_data: PersonalDataService
     results: ResultService
+    delivery_figures: DeliveryFigureService
     bounce_intake: BounceIntake

@@ -23,6 +23,7 @@ from postroom.wiring.opening import (
     opened_transport,
 )
 from postroom.wiring.processes import (
+    canary_rules,
     make_alerts,
     make_bounce_worker,
     make_confirmations,
@@ -46,6 +47,7 @@ from postroom.wiring.processes import (
 __all__ = [
     "LiveSettings",
     "Services",
+    "canary_rules",
     "find_outbox",
     "load_stored",
     "make_alerts",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.domain.messages.canaries import CanaryRules
 from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
 from postroom.inbound.listener_certificate import ListenerError
@@ -242,6 +243,19 @@ def make_scheduler(services: Services, settings: Settings) -> Scheduler:
         space=SpaceWatch(
             services.space_waits, services.events, storage.growing_folders, storage.min_free_space
         ),
+        canary=canary_rules(settings),
+    )
+
+
+def canary_rules(settings: Settings) -> CanaryRules:
+    sending = settings.sender
+    return CanaryRules(
+        above=sending.canary_from or None,
+        share=sending.canary_share or 1.0,
+        wait=sending.canary_wait,
+        refusals=sending.canary_refusals,
+        rejections=sending.canary_rejections,
+        complaints=sending.canary_complaints,
     )
 
 

@@ -65,6 +65,10 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     assert [each["name"] for each in changed["attachments"]] == ["body.htm", "body.txt"]
     assert cli.json("message", "edit", ref, "--track", "aggregate")["track"] == "aggregate"
     assert cli.json("message", "edit", ref, "--track", "list")["track"] is None
+    assert cli.json("message", "edit", ref, "--canary", "2%,600s")["canary"] == "2%,10m"
+    assert "must be off" in " ".join(cli.misused("message", "edit", ref, "--canary", "x").split())
+    assert cli.json("message", "edit", ref, "--canary", "default")["canary"] is None
+    assert cli.json("message", "edit", ref, "--local-time")["local_time"] is True
     for wrong, words in (("personal", "is not available yet"), ("no", "must be off, aggregate or")):
         assert words in " ".join(cli.misused("message", "edit", ref, "--track", wrong).split())
     assert [each["ref"] for each in cli.json("message", "ls")["items"]] == [ref]

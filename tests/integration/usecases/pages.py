@@ -61,14 +61,18 @@ async def check_pages(store: Store, message: Message) -> list[Address]:
     assert [row.row for row in rows] == [page_row(n) for n in range(len(rows))]
     assert message.queued_pages == len(rows)
     addresses: list[Address] = []
+    waves: list[list[Address]] = [[] for _ in message.page_runs]
     for row in rows:
         page = page_from(row)
         assert row.properties["Planned"] == len(page.emails) <= PAGE_SIZE
         assert row.properties["Done"] is False
         first, last = str(row.properties["FirstAddress"]), str(row.properties["LastAddress"])
         assert all(first <= address <= last for address in page.emails.addresses)
+        number = sum(run.first <= page.number for run in message.page_runs) - 1
+        waves[number] += page.emails.addresses
         addresses += page.emails.addresses
-    assert addresses == sorted(set(addresses)), "each once, in order"
+    assert waves == [sorted(each) for each in waves], "in order, in each wave"
+    assert len(addresses) == len(set(addresses)), "each once"
     items = [parse_work_item(body) for body in await bodies_of(store, SEND_QUEUE)]
     ours = [item for item in items if item.ref == message.ref]
     assert {item.page for item in ours} == set(range(len(rows)))

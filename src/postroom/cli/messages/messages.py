@@ -16,9 +16,11 @@ from postroom.cli.messages.options import (
     attach_files,
     attach_option,
     audience_options,
+    canary_option,
     content_change,
     given_audience,
     lines_options,
+    local_time_option,
     published_option,
     read_bodies,
     read_files,
@@ -77,6 +79,8 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 )
 @track_option
 @published_option
+@canary_option
+@local_time_option
 @attach_option
 @recipients_options
 @output.json_option
@@ -101,6 +105,8 @@ def create(
     at: datetime | None,
     track: str | None,
     published: bool | None,
+    canary: str | None,
+    local_time: bool | None,
     attach: tuple[str, ...],
     yes: bool,
     require_recipients: bool,
@@ -149,6 +155,8 @@ def create(
             reply_to=reply_to,
             track=track,
             published=published,
+            canary=canary,
+            local_time=local_time,
             attachments=attachments or None,
             scheduled_at=at,
         )
@@ -272,6 +280,8 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @attach_option
 @track_option
 @published_option
+@canary_option
+@local_time_option
 @output.json_option
 @with_settings
 def edit(
@@ -292,6 +302,8 @@ def edit(
     attach: tuple[str, ...],
     track: str | None,
     published: bool | None,
+    canary: str | None,
+    local_time: bool | None,
     as_json: bool,
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
@@ -306,6 +318,8 @@ def edit(
         "reply_to": reply_to,
         "track": track,
         "published": published,
+        "canary": canary,
+        "local_time": local_time,
         "attachments": attach or None,
         **given_audience(segment, exclude_segments, exclude_lists, more_lists),
     }
@@ -313,7 +327,7 @@ def edit(
         raise click.UsageError(
             "nothing to change: give --list, --also-list, --segment, --exclude-list,"
             " --exclude-segment, --subject, --preheader, --from-name, --reply-to, --html, --text,"
-            " --at, --attach, --track or --published"
+            " --at, --attach, --track, --published, --canary or --local-time"
         )
 
     async def work(services: Services) -> MessageView:

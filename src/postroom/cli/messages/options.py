@@ -99,6 +99,34 @@ published_option = click.option(
 )
 
 
+def _read_canary(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return what a message chooses, an empty text to leave it to the settings."""
+    from postroom.domain.errors import Invalid
+    from postroom.domain.messages.canaries import parse_canary
+
+    if value is None:
+        return None
+    try:
+        return parse_canary("" if value == _AS_THE_SETTINGS else value)
+    except Invalid as exc:
+        raise click.BadParameter(exc.problem) from exc
+
+
+_AS_THE_SETTINGS = "default"
+canary_option = click.option(
+    "--canary",
+    metavar="SHARE[,WAIT]",
+    callback=_read_canary,
+    help="Send it to a part of the recipients first, such as 1% or 500, and to the others after"
+    " WAIT if all is well; off; or default, as the settings say. [default: default]",
+)
+
+local_time_option = click.option(
+    "--local-time/--same-time",
+    default=None,
+    help="Whether subscribers get it when the clocks of their time zone show its time.",
+)
+
 _AS_THE_LIST = "list"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import Message
+    from postroom.domain.messages.waves import Waves
     from postroom.services.messages.sending.holds import Hold
     from postroom.wiring import Services
 
@@ -128,6 +129,7 @@ def _view(view: MessageView, speed: SpeedMeter | None = None) -> Group:
                 "scheduled": output.when(message.scheduled_at),
                 "queued": output.when(message.queued_at),
                 "completed": output.when(message.completed_at),
+                "waves": _waves(message.waves),
             }
         )
     ]
@@ -141,6 +143,19 @@ def _view(view: MessageView, speed: SpeedMeter | None = None) -> Group:
     if waits := _waits(state):
         lines += ["", waits]
     return Group(*lines)
+
+
+def _waves(waves: Waves | None) -> str | None:
+    if waves is None:
+        return None
+    if waves.times:
+        following = "" if waves.next_at is None else f", the next at {output.when(waves.next_at)}"
+        return f"{waves.current + 1} of {waves.count} by local time{following}"
+    if waves.is_last:
+        return f"all, after the first {waves.share}"
+    if waves.next_at is None:
+        return f"the first {waves.share} of the recipients"
+    return f"the first {waves.share}; the others at {output.when(waves.next_at)} if all is well"
 
 
 def _result_lines(results: MessageResults) -> dict[str, str]:

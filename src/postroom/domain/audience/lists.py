@@ -46,6 +46,7 @@ from postroom.domain.audience.list_property import (
     lines,
 )
 from postroom.domain.audience.mail_headers import MAIL_PROPERTIES
+from postroom.domain.audience.time_zones import DEFAULT_ZONE, ZONE_PROPERTY
 from postroom.domain.audience.track_property import TRACK_PROPERTY
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import ENGLISH_NAMES, LANGUAGES, known_language, parse_list_language
@@ -105,6 +106,7 @@ class MailingList(msgspec.Struct, frozen=True):
     confirmed_url: str = ""
     welcome_email: bool = False
     track: str = Track.OFF.value
+    time_zone: str = DEFAULT_ZONE
     confirmation_emails: str = ""
     welcome_emails: str = ""
 
@@ -389,6 +391,7 @@ _ALL: Final = (
     ),
     *MAIL_PROPERTIES,
     TRACK_PROPERTY,
+    ZONE_PROPERTY,
     *FORM_PROPERTIES,
     *EMAIL_PROPERTIES,
 )

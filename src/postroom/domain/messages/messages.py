@@ -18,6 +18,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.time_zones import earliest_moment
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.attachments import Attachment
@@ -25,6 +26,7 @@ from postroom.domain.messages.audiences import Audience, AudienceRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves import PageRun, Waves, runs_of
 
 LONGEST_SUBJECT = 500
 LONGEST_PREHEADER = 250  # characters: programs show about 100 of them
@@ -126,6 +128,10 @@ class Message(msgspec.Struct, frozen=True):
     `track` says whether opens and clicks are measured: None leaves it to the list until the message
     is queued. `published` puts it into the web archive of its list once it is sent; `web_key` is
     the secret in the link to it in a browser (`web_pages.py`).
+    `canary` is the author's choice (`canaries.py`). With `local_time`, its time is that of the
+    clocks of its list's zone, `list_zone` (copied when it is scheduled), and subscribers get it
+    when their own clocks show this time. `waves` is how the recipients are divided, if
+    they are, which is decided when the message is queued.
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
     """
@@ -161,6 +167,10 @@ class Message(msgspec.Struct, frozen=True):
     track: Track | None = None
     published: bool = False
     web_key: str = ""
+    canary: str = ""
+    local_time: bool = False
+    list_zone: str = ""
+    waves: Waves | None = None
     attachments: tuple[Attachment, ...] = ()
     from_address: Address | None = None
     list_description: str | None = None
@@ -195,9 +205,21 @@ class Message(msgspec.Struct, frozen=True):
         return tuple(filter(None, (*self.lists, *self.exclude_lists)))
 
     @property
+    def page_runs(self) -> tuple[PageRun, ...]:
+        """Its pages, by parts that are in the order of addresses: all of them, unless it is sent in
+        waves."""
+        return runs_of(self.waves, self.queued_pages)
+
+    @property
     def day(self) -> str:
         """The partition of its row: the scheduled day, or the one of all drafts."""
         return DRAFTS if self.status is MessageStatus.DRAFT else day_of(self.due_at)
+
+    @property
+    def starts_at(self) -> datetime:
+        """When its recipients are first looked at: earlier than it is due if some of them may be in
+        zones where its time comes earlier."""
+        return earliest_moment(self.due_at, self.list_zone) if self.local_time else self.due_at
 
     @property
     def due_at(self) -> datetime:

@@ -17,6 +17,7 @@ from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
+from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     Message,
     MessageFormat,
@@ -40,6 +41,8 @@ from postroom.services.messages.checks.unsent_check import UnsentCheck
 from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.message_edits import (
     check_kept,
+    edited_canary,
+    edited_local_time,
     edited_track,
     merged_bodies,
     with_fields,
@@ -136,6 +139,8 @@ class MessageService:
         written_in: WrittenIn = AS_HTML,
         track: Track | None = None,
         published: bool = False,
+        canary: str = "",
+        local_time: bool = False,
         attachments: tuple[Attachment, ...] = (),
         files: Mapping[str, bytes] = {},
         ref: MessageRef | None = None,
@@ -159,6 +164,7 @@ class MessageService:
         lines = checked_lines(lines, await self._audiences.merge_fields(list_name, more))
         if published:
             check_content(subject, lines.preheader, bodies)
+        check_waves(canary, local_time=local_time)
         audience = await self._audiences.checked(list_name, audience)
         message = Message(
             ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
@@ -177,6 +183,9 @@ class MessageService:
             reply_to=lines.reply_to,
             track=track,
             published=published,
+            canary=parse_canary(canary),
+            local_time=local_time,
+            list_zone=await self.zone_of(list_name) if local_time else "",
             web_key=new_web_key(),
             **msgspec.structs.asdict(audience),
             attachments=check_attachments(attachments),
@@ -222,6 +231,8 @@ class MessageService:
         scheduled_at: datetime | None = None,
         track: str | None = None,
         published: bool | None = None,
+        canary: str | None = None,
+        local_time: bool | None = None,
         attachments: tuple[Attachment, ...] | None = None,
         etag: str | None = None,
     ) -> Message:
@@ -248,12 +259,18 @@ class MessageService:
             subject=old.subject if subject is None else checked_subject(subject, rules),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
             track=edited_track(old, track),
+            canary=edited_canary(old, canary),
+            local_time=edited_local_time(old, local_time),
             published=old.published if published is None else published,
             web_key=old.web_key or new_web_key(),
         )
         if audience is not None or new.list_name != old.list_name:
             audience = await self._audiences.checked(new.list_name, audience or old.audience)
             new = msgspec.structs.replace(new, **msgspec.structs.asdict(audience))
+        if new.local_time and new.queued_at is None:
+            zone = await self.zone_of(new.list_name)
+            new = msgspec.structs.replace(new, list_zone=zone)
+        check_waves(new.canary, local_time=new.local_time)
         if attachments is not None:
             await self._files.check(old.ref, attachments)
             new = msgspec.structs.replace(new, attachments=check_attachments(attachments))
@@ -366,6 +383,13 @@ class MessageService:
 
     # -- parts -------------------------------------------------------------------------------
 
+    async def zone_of(self, name: str) -> str:
+        """Return the time zone of a list. `NoSuch`."""
+        found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
+        if found is None:
+            raise NoSuch("list", name)
+        return entities.list_from(found).time_zone
+
     async def check_list(self, name: str) -> None:
         """Raise `NoSuch` unless there is such a list."""
         found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
@@ -414,5 +438,5 @@ class MessageService:
 
     async def wake_scheduler(self, message: Message) -> None:
         """Put a queue message that the scheduler receives when the message is due, or now."""
-        due_in = (message.due_at - clock.now()).total_seconds()
+        due_in = (message.starts_at - clock.now()).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))

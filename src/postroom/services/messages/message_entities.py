@@ -15,6 +15,7 @@ from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.messages import ListCopy, Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves import Waves
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.storage import Entity, Value
@@ -67,6 +68,10 @@ def message_entity(message: Message) -> Entity:
         "Track": message.track and message.track.value,
         "Published": message.published or None,
         "WebKey": message.web_key or None,
+        "Canary": message.canary or None,
+        "LocalTime": message.local_time or None,
+        "ListZone": message.list_zone or None,
+        "Waves": None if message.waves is None else msgspec.json.encode(message.waves).decode(),
         "Attachments": stored_text(message.attachments) or None,
         "FromEmailAddress": message.from_address,
         "ListDescription": message.list_description,
@@ -94,6 +99,7 @@ def message_from(entity: Entity) -> Message:
     copies = read_optional(entity, "ListCopies", str)
     fields = read_optional(entity, "FieldCopies", str)
     conditions = read_optional(entity, "Conditions", str)
+    waves = read_optional(entity, "Waves", str)
     return Message(
         ref=MessageRef(entity.row.removeprefix(entities.MESSAGE_PREFIX)),
         list_name=ListName(read(entity, "ListName", str)),
@@ -127,6 +133,10 @@ def message_from(entity: Entity) -> Message:
         track=Track(track) if (track := read_optional(entity, "Track", str)) else None,
         published=read_optional(entity, "Published", bool) or False,
         web_key=read_optional(entity, "WebKey", str) or "",
+        canary=read_optional(entity, "Canary", str) or "",
+        local_time=read_optional(entity, "LocalTime", bool) or False,
+        list_zone=read_optional(entity, "ListZone", str) or "",
+        waves=None if waves is None else msgspec.json.decode(waves, type=Waves),
         attachments=parse_stored(read_optional(entity, "Attachments", str) or ""),
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),

@@ -13,6 +13,7 @@ from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves import Waves
 from postroom.services.audience.results.message_results import MessageResults
 from postroom.services.messages.checks.preflight import Preflight
 from postroom.services.messages.message_contents import NewBodies
@@ -58,6 +59,21 @@ class AttachmentResource(Resource, frozen=True):
     hash: Annotated[str, Meta(description="The SHA-256 of its content.")]
 
 
+class WavesResource(Resource, frozen=True):
+    """How far a message has come that is sent to its recipients in several waves."""
+
+    current: Annotated[int, Meta(description="The wave that has begun last: 1 for the first.")]
+    total: int
+    next_at: Annotated[
+        Time | None, Meta(description="When the next one begins, if that is known yet.")
+    ]
+    times: Annotated[Sequence[Time], Meta(description="By local time: when each of them begins.")]
+    expected: Annotated[
+        Sequence[int],
+        Meta(description="By local time: how many were in each when sending started."),
+    ]
+
+
 class MessageSummary(Resource, frozen=True, kw_only=True):
     """A message without its counts, which take a while for many messages."""
 
@@ -87,6 +103,21 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     ]
     published: Annotated[
         bool, Meta(description="Whether the list's web archive shows it once it is sent.")
+    ]
+    canary: Annotated[
+        str | None,
+        Meta(
+            description="The part of the recipients that gets it first: a share or a number, and"
+            " how long the others wait; or `off`. Null: as the settings say."
+        ),
+    ]
+    local_time: Annotated[
+        bool,
+        Meta(description="Whether subscribers get it when their own clocks show its time."),
+    ]
+    waves: Annotated[
+        WavesResource | None,
+        Meta(description="Set if its recipients are divided, once sending has started."),
     ]
     attachments: Sequence[AttachmentResource]
     status: MessageStatus
@@ -215,6 +246,18 @@ def describe_preflight(preflight: Preflight) -> PreflightResource:
     )
 
 
+def describe_waves(waves: Waves | None) -> WavesResource | None:
+    if waves is None:
+        return None
+    return WavesResource(
+        waves.current + 1,
+        waves.count,
+        describe_time(waves.next_at),
+        [describe_time(each) for each in waves.times],
+        waves.expected,
+    )
+
+
 def describe_message_summary(message: Message) -> MessageSummary:
     return MessageSummary(
         ref=message.ref,
@@ -231,6 +274,9 @@ def describe_message_summary(message: Message) -> MessageSummary:
         template=message.template or None,
         track=message.track,
         published=message.published,
+        canary=message.canary or None,
+        local_time=message.local_time,
+        waves=describe_waves(message.waves),
         attachments=[
             AttachmentResource(each.name, each.type, each.size, each.hash)
             for each in message.attachments

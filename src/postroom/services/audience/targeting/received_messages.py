@@ -1,7 +1,8 @@
 """Who received a message, for rules such as `received 634852858215726983`.
 
-Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too:
-so each page is read once, and only those of its recipients are kept who are being evaluated.
+Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too
+(or those of each of its waves): so each page is read once, and only those of its recipients are
+kept who are being evaluated.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
+from postroom.domain.messages.waves import PageRun
 from postroom.services import entities
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.sending.outcomes import OutcomeService
@@ -104,7 +106,10 @@ class MessageRecipients:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
         self._messages = messages
         self._outcomes = OutcomeService(pages)
-        self._readers = {ref: _PageReader(pages, each) for ref, each in messages.items()}
+        self._readers = {
+            ref: [_PageReader(pages, each, run) for run in each.page_runs]
+            for ref, each in messages.items()
+        }
 
     @property
     def is_needed(self) -> bool:
@@ -119,8 +124,9 @@ class MessageRecipients:
         if not self._readers or not addresses:
             return
         wanted = [address_key(each) for each in addresses]
-        for ref, reader in self._readers.items():
-            self.received[ref] = await reader.among(wanted)
+        for ref, readers in self._readers.items():
+            found = [await reader.among(wanted) for reader in readers]
+            self.received[ref] = set().union(*found)
         for each in moved:
             for ref, message in self._messages.items():
                 if await self._has_received(message, each):
@@ -134,22 +140,23 @@ class MessageRecipients:
 
 
 class _PageReader:
-    """Reads the pages of one message in order."""
+    """Reads the pages of one message, or of one of its waves, in order."""
 
-    def __init__(self, pages: PageRows, message: Message) -> None:
+    def __init__(self, pages: PageRows, message: Message, run: PageRun) -> None:
         self._pages = pages
         self._message = message
+        self._run = run
         self._ahead: list[AddressKey] = []
         self._passed: AddressKey | None = None
         self._reached: AddressKey | None = None
-        self._next: int | None = 0
+        self._next: int | None = run.first
 
     async def among(self, wanted: Sequence[AddressKey]) -> set[AddressKey]:
         """Return the recipients among these addresses. However many others there are in between,
         only those of some pages are in memory."""
         first, last = wanted[0], wanted[-1]
         if self._passed is None or first <= self._passed:
-            self._next = await self._pages.first_until(self._message, first)
+            self._next = await self._pages.first_until(self._message, first, self._run)
             self._ahead, self._reached = [], None
         keys, found = set(wanted), self._taken(last)
         found &= keys
@@ -166,7 +173,9 @@ class _PageReader:
         return taken
 
     async def _read(self, first: int) -> None:
-        found = await self._pages.some(self._message, first, _PAGES_AT_ONCE)
+        end = self._run.end
+        most = _PAGES_AT_ONCE if end is None else min(_PAGES_AT_ONCE, end - first)
+        found = await self._pages.some(self._message, first, most) if most > 0 else []
         for page in found:
             emails = page.emails
             known = [address_key(each) for each in emails.addresses if each != ERASED]

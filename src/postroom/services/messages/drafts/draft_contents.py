@@ -27,6 +27,7 @@ from postroom.domain.messages.audiences import (
     parse_more_lists,
     parse_segment,
 )
+from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
     LONGEST_PREHEADER,
@@ -85,6 +86,8 @@ class Content(msgspec.Struct, frozen=True):
     text: str = ""
     track: Track | None = None
     published: bool = False
+    canary: str = ""
+    local_time: bool = False
     attachments: tuple[Attachment, ...] = ()
     scheduled_at: datetime | None = None
 
@@ -115,6 +118,8 @@ class ContentChange(msgspec.Struct, frozen=True):
     text: str | UnsetType = UNSET
     track: str | UnsetType | None = UNSET
     published: bool | UnsetType = UNSET
+    canary: str | UnsetType | None = UNSET
+    local_time: bool | UnsetType = UNSET
     attachments: tuple[Attachment, ...] | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
 
@@ -148,6 +153,8 @@ def storable(change: ContentChange) -> dict[str, Any]:
             found[field] = clean_body(field, found[field].replace("\0", ""))
     if "track" in found:
         found["track"] = parse_track_choice(found["track"])
+    if "canary" in found:
+        found["canary"] = parse_canary(found["canary"])
     if found.get("attachments"):
         found["attachments"] = check_attachments(found["attachments"])
     if found.get("scheduled_at") is not None:
@@ -222,6 +229,10 @@ async def complete(
             check_content(content.subject, content.preheader, bodies)
         except Invalid as exc:
             problems[exc.field] = exc.problem
+    try:
+        check_waves(content.canary, local_time=content.local_time)
+    except Invalid as exc:
+        problems[exc.field] = exc.problem
     if problems:
         raise Incomplete(problems)
     return msgspec.structs.replace(content, **fields), bodies
@@ -245,6 +256,8 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         text=bodies.text or "",
         track=message.track,
         published=message.published,
+        canary=message.canary,
+        local_time=message.local_time,
         attachments=message.attachments,
         scheduled_at=message.scheduled_at,
     )

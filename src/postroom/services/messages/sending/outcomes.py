@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import datetime
@@ -15,6 +16,7 @@ from postroom.domain.audience.lists import Subscriber, SubscriberGuid
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.waves import ALL_PAGES, PageRun
 from postroom.services import entities
 from postroom.services.messages.sending.holds import WaitingReasons, together
 from postroom.services.messages.sending.page_rows import (
@@ -77,11 +79,12 @@ class OutcomeService:
         return result, together(waiting)
 
     async def emails(
-        self, message: Message, outcome: EmailOutcome | None = None, first_page: int = 0
+        self, message: Message, outcome: EmailOutcome | None = None, pages: PageRun = ALL_PAGES
     ) -> AsyncIterator[EmailRecord]:
-        """Yield the emails of a message in the order of addresses, all or those of one outcome."""
+        """Yield the emails of a message in the order of addresses (within each of its waves):
+        all or those of one outcome."""
         numbers: list[int] = []
-        async for number, summary in self._pages.summaries(message, first_page):
+        async for number, summary in self._pages.summaries(message, pages.first, pages.end):
             if outcome is None or _count(summary, outcome):
                 numbers.append(number)
             if len(numbers) == _AT_ONCE:
@@ -91,6 +94,30 @@ class OutcomeService:
                 numbers = []
         for record in await self._records(message, numbers):
             if outcome is None or record.outcome is outcome:
+                yield record
+
+    async def emails_after(
+        self, message: Message, outcome: EmailOutcome, key: AddressKey | None
+    ) -> AsyncIterator[EmailRecord]:
+        """Yield the emails of one outcome after an address, all in the order of addresses: those of
+        several waves are merged."""
+        waves = [self._of_run(message, outcome, key, run) for run in message.page_runs]
+        heads: list[tuple[AddressKey, int, EmailRecord]] = []
+        for number, wave in enumerate(waves):
+            await _push_next(heads, number, wave)
+        while heads:
+            _, number, record = heapq.heappop(heads)
+            yield record
+            await _push_next(heads, number, waves[number])
+
+    async def _of_run(
+        self, message: Message, outcome: EmailOutcome, key: AddressKey | None, run: PageRun
+    ) -> AsyncIterator[EmailRecord]:
+        if key is not None:
+            first = await self._pages.first_until(message, key, run)
+            run = PageRun(first, run.end)
+        async for record in self.emails(message, outcome, run):
+            if key is None or address_key(record.address) > key:
                 yield record
 
     async def slice(
@@ -109,15 +136,11 @@ class OutcomeService:
         """
         prefix = folded(prefix)
         first, behind = _position(after)
-        if after is None and prefix:
-            first = await self._pages.first_until(message, prefix)
         found: list[EmailRecord] = []
         looked, last = 0, ""
-        async for number, summary in self._pages.summaries(message, first):
+        async for number, summary in self._with_prefix(message, prefix, first):
             if looked == _MOST_PAGES:
                 return EmailSlice(found, _token(number, -1))
-            if not _reaches(summary, prefix):
-                break
             looked += 1
             if outcome is not None and not _count(summary, outcome):
                 continue
@@ -145,12 +168,9 @@ class OutcomeService:
         """Return all of them, in the order of addresses; None if the pages that hold them have more
         than `most` emails, or are too many to look at."""
         prefix = folded(prefix)
-        first = await self._pages.first_until(message, prefix) if prefix else 0
         pages: list[int] = []
         looked = emails = 0
-        async for number, summary in self._pages.summaries(message, first):
-            if not _reaches(summary, prefix):
-                break
+        async for number, summary in self._with_prefix(message, prefix, 0):
             looked += 1
             if outcome is None or _count(summary, outcome):
                 emails += summary.planned
@@ -203,6 +223,21 @@ class OutcomeService:
             for place in page.emails.places_of(key, guids)
         ]
 
+    async def _with_prefix(
+        self, message: Message, prefix: str, first: int
+    ) -> AsyncIterator[tuple[int, PageSummary]]:
+        """Yield the pages, from one on, that may hold addresses with this beginning."""
+        for run in message.page_runs:
+            if run.end is not None and run.end <= first:
+                continue
+            start = max(first, run.first)
+            if prefix and start == run.first:
+                start = await self._pages.first_until(message, prefix, run)
+            async for number, summary in self._pages.summaries(message, start, run.end):
+                if not _reaches(summary, prefix):
+                    break
+                yield number, summary
+
     async def _records(self, message: Message, numbers: list[int]) -> list[EmailRecord]:
         """Return the emails of some pages, given in order."""
         if not numbers:
@@ -218,6 +253,14 @@ class OutcomeService:
             for page in pages
             for place, email in enumerate(page.emails)
         ]
+
+
+async def _push_next(
+    heads: list[tuple[AddressKey, int, EmailRecord]], number: int, wave: AsyncIterator[EmailRecord]
+) -> None:
+    async for record in wave:
+        heapq.heappush(heads, (address_key(record.address), number, record))
+        return
 
 
 def _record(page: Page, place: int, address: Address, state: EmailState) -> EmailRecord:

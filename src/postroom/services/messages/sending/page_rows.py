@@ -20,6 +20,7 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED, PageEmails
 from postroom.domain.messages.pages import WorkItem
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves import PageRun
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.services.messages.sending.holds import WaitingReasons, waiting_of, with_waiting
@@ -231,14 +232,15 @@ class PageRows:
         return None if found is None else page_from(found)
 
     async def summaries(
-        self, message: Message, first: int = 0
+        self, message: Message, first: int = 0, end: int | None = None
     ) -> AsyncIterator[tuple[int, PageSummary]]:
-        """Yield the pages of a message by their numbers, in order, without their emails."""
+        """Yield the pages of a message by their numbers, in order, without their emails: from one
+        on, up to another one, if `end` is given."""
         partition = entities.pages_partition(message.day, message.ref)
-        start = page_row(first)
+        start, stop = page_row(first), None if end is None else page_row(end)
         while True:
             found = await self.table.read(
-                PageSummary, partition, KeyRange(start=start), limit=_AT_ONCE
+                PageSummary, partition, KeyRange(start, stop), limit=_AT_ONCE
             )
             for row, summary in found.items():
                 yield int(row), summary
@@ -282,13 +284,17 @@ class PageRows:
 
     async def holding(self, message: Message, key: AddressKey) -> Page | None:
         """Return the page on which the email to an address is, if there is one."""
-        number = await self.first_until(message, key)
-        page = await self.get(message.day, message.ref, number)
-        return None if page is None or not page.emails.places_of(key) else page
+        for run in message.page_runs:
+            number = await self.first_until(message, key, run)
+            page = await self.get(message.day, message.ref, number)
+            if page is not None and page.emails.places_of(key):
+                return page
+        return None
 
-    async def first_until(self, message: Message, key: str) -> int:
-        """Return the number of the first page that does not end before this key, by halving."""
-        low, high = 0, await self._count(message)
+    async def first_until(self, message: Message, key: str, run: PageRun) -> int:
+        """Return the number of the first page of a run that does not end before this key, by
+        halving; the number after the last page if all do."""
+        low, high = run.first, await self._count(message) if run.end is None else run.end
         while low < high:
             middle = (low + high) // 2
             number, last = await self.last_address(message, middle, low)

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from postroom.domain.errors import Incomplete
 from postroom.domain.messages.audiences import MOST_EXCLUDED, MOST_MORE
+from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import MessageFormat
 from postroom.domain.messages.tracking import TRACKS, parse_track
 from postroom.sender.draft_mail import MOST_TESTS
@@ -55,6 +56,24 @@ Published = Annotated[
     Field(
         description="Show it in the list's web archive once it is sent. Each merge field in it then"
         " needs a default."
+    ),
+]
+CanaryChoice = Annotated[
+    str,
+    AfterValidator(parse_canary),
+    Field(
+        max_length=30,
+        description="Send it to a part of its recipients first, and to the others if all is well:"
+        " a share (`1%`) or a number (`500`), and how long the others wait if it differs from the"
+        " setting (`1%,10m`); or `off`. If omitted or null: as the settings say.",
+        examples=["1%,10m"],
+    ),
+]
+LocalTime = Annotated[
+    bool,
+    Field(
+        description="Send it to each subscriber when the clocks of their time zone (the field"
+        " `time_zone`) show the scheduled time, as it is in the time zone of the list."
     ),
 ]
 Tracking = Annotated[
@@ -159,6 +178,8 @@ class NewMessage(Body):
     text: PlainText | None = None
     track: Tracking | None = None
     published: Published = False
+    canary: CanaryChoice | None = None
+    local_time: LocalTime = False
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
     require_recipients: RequireRecipients = False
@@ -176,11 +197,11 @@ class NewMessage(Body):
 class MessageChange(Change):
     """Fields that are left out stay as they are, but a text that was generated from the HTML is
     generated again. An empty body is removed. Null removes a preheader, name,
-    Reply-To, template or segment, and leaves `track` to the list."""
+    Reply-To, template or segment, leaves `track` to the list, and `canary` to the settings."""
 
     model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_some_with_one_source)
     nullable: ClassVar[frozenset[str]] = frozenset(
-        {"preheader", "from_name", "reply_to", "segment", "template", "track"}
+        {"preheader", "from_name", "reply_to", "segment", "template", "track", "canary"}
     )
 
     list: ListName | None = None
@@ -199,6 +220,8 @@ class MessageChange(Change):
     text: PlainText | None = None
     track: Tracking | None = None
     published: Published | None = None
+    canary: CanaryChoice | None = None
+    local_time: LocalTime | None = None
     attachments: Attachments | None = None
     scheduled_at: Moment | None = None
 

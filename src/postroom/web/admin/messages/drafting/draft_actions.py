@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Incomplete, Overtaken
+from postroom.domain.messages.canaries import canary_for
 from postroom.domain.messages.messages import MessageStatus
 from postroom.web.admin.messages.drafting.editor import show_editor
 from postroom.web.admin.messages.drafting.message_drafts import (
@@ -19,6 +20,7 @@ from postroom.web.admin.messages.drafting.message_drafts import (
 from postroom.web.admin.messages.drafting.preflight import before_sending, refusals
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+from postroom.wiring import canary_rules
 
 
 async def schedule(visit: Visit) -> Response:
@@ -83,6 +85,9 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         refused=refusals(panel["preflight"], is_later=is_later),
         estimate=msgspec.structs.replace(estimate, recipients=many, counted_at=None),
         pictures=await broken_pictures(bodies),
+        canary=None
+        if message.local_time
+        else canary_for(message.canary, many, canary_rules(visit.context.settings)),
     )
 
 

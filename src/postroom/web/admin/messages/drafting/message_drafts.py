@@ -18,6 +18,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import DomainError, Incomplete, Invalid
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import Audience
+from postroom.domain.messages.canaries import OFF
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.tracking import Track
 from postroom.domain.units import is_skipped
@@ -31,7 +32,9 @@ from postroom.web.requests.visit import Visit
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
     "list", "subject", "preheader", "from_name", "reply_to", "template", "format", "body", "text",
-    "track", "published", "attachments", "when", "day", "clock", "zone", "ref", "etag", "key",
+    "track", "published", "canary", "local_time", "attachments",
+    "when", "day", "clock", "zone", "ref", "etag",
+    "key",
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
@@ -49,6 +52,8 @@ LABELS: Final = {
     "text": "Message (plain text)",
     "track": "Opens and clicks",
     "published": "Publish in the web archive",
+    "canary": "First recipients",
+    "local_time": "By local time",
     "attachments": "Attachments",
     "scheduled_at": "Time",
 }
@@ -62,6 +67,13 @@ TRACK_NAMES: Final[Mapping[str, str]] = {
     "": "List default",
     Track.OFF: "Off",
     Track.AGGREGATE: "Aggregate",
+}
+_CANARIES: Final[Mapping[str, str]] = {
+    "": "As in the settings",
+    OFF: "Everyone at once",
+    "1%": "1 % first",
+    "5%": "5 % first",
+    "10%": "10 % first",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
 _TIME_FIELD: Final = "scheduled_at"
@@ -89,6 +101,8 @@ class Draft(msgspec.Struct):
     text: str = ""
     track: str = ""
     published: str = ""
+    canary: str = ""
+    local_time: str = ""
     attachments: str = ""
     """JSON: `domain/messages/attachments.py`."""
     when: str = "now"
@@ -147,6 +161,8 @@ class Draft(msgspec.Struct):
             text=self.text if self.text.strip() else "",
             track=Track(self.track) if self.track in set(Track) else None,
             published=bool(self.published),
+            canary=self.canary,
+            local_time=bool(self.local_time),
             attachments=parse_stored(self.attachments),
             scheduled_at=at,
         )
@@ -158,6 +174,11 @@ class Draft(msgspec.Struct):
         if self.has_audience:
             return whole
         return msgspec.structs.replace(whole, **dict.fromkeys(Audience.__struct_fields__, UNSET))
+
+
+def canary_names(choice: str) -> dict[str, str]:
+    """Return what can be chosen: a few shares, and what was chosen elsewhere."""
+    return {**_CANARIES, choice: _CANARIES.get(choice, choice)}
 
 
 def shown_content(content: Content) -> dict[str, str]:
@@ -179,6 +200,8 @@ def shown_content(content: Content) -> dict[str, str]:
         "text": content.text,
         "track": TRACK_NAMES[content.track or ""],
         "published": "yes" if content.published else "no",
+        "canary": canary_names(content.canary)[content.canary],
+        "local_time": "yes" if content.local_time else "no",
         "attachments": "\n".join(each.name for each in content.attachments),
         "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
     }
@@ -258,6 +281,8 @@ def draft_of(message: Message, content: Content) -> Draft:
         text=content.text,
         track=content.track or "",
         published="yes" if content.published else "",
+        canary=content.canary,
+        local_time="yes" if content.local_time else "",
         attachments=stored_text(content.attachments),
         when="later" if at else "now",
         day=f"{at:%Y-%m-%d}" if at else "",

@@ -1,0 +1,118 @@
+"""A canary with real processes and a real mail server: it stops at its share, or delays the others
+by its wait and no more; and a scheduler that is killed again and again decides the same."""
+
+import asyncio
+import random
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.domain.messages.buckets import bucket_of
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.services.messages.message_contents import NewBodies
+from postroom.wiring import Services
+from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill
+from tests.long import sized
+from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.waiting import BUSY
+
+KILLS = sized(15, 60)
+ONE_OF_TEN = Rule("RCPT", r"7@example\.com", "550 5.1.1 no such user")
+
+
+async def schedule(services: Services, canary: str = "") -> Message:
+    bodies = NewBodies("<p>Hello</p>", "Hello")
+    return await services.messages.create(LIST, "News", bodies, datetime.now(UTC), canary=canary)
+
+
+async def canary_of(services: Services, message: Message, share: float) -> set[str]:
+    return {
+        each.address
+        async for each in services.subscriptions.all(message.list_name)
+        if bucket_of(message.ref, each.guid) < share * 10_000
+    }
+
+
+async def test_a_canary_whose_server_refuses_a_tenth_stops_at_its_share(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    server.script(ONE_OF_TEN)
+    postroom.settings.update(canary_from="1000", canary_share="10", canary_wait="1s")
+    await fill(services, 2_000)
+    message = await schedule(services)
+    postroom.start("scheduler")
+    postroom.start("sender")
+
+    checker = SumChecker(services, message)
+    paused, counts = await checker.until(
+        lambda message, _: message.status is MessageStatus.PAUSED, seconds=60, why="not paused"
+    )
+    canary = await canary_of(services, message, 0.1)
+    assert counts.planned == len(canary)
+    assert counts.pending == 0
+    assert counts.refused == sum(each.endswith("7@example.com") for each in canary)
+    assert set(server.copies()) == {each for each in canary if not each.endswith("7@example.com")}
+    assert "were refused or bounced" in paused.reason
+    assert any(paused.reason in each.text for each in (await services.events.page()).events)
+
+    server.script()
+    await services.messages.resume(message.ref)
+    _, counts = await checker.until_done()
+    assert counts.accepted == 2_000 - counts.refused
+    assert set(server.copies().values()) == {1}
+
+
+async def test_a_healthy_canary_delays_a_message_by_its_wait_and_hardly_more(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 1_000)
+    message = await schedule(services, "5%,3s")
+    postroom.start("scheduler")
+    postroom.start("sender")
+
+    checker = SumChecker(services, message)
+    share = len(await canary_of(services, message, 0.05))
+    await checker.until(lambda _, counts: counts.accepted == share, seconds=60, why="not sent")
+    sent_at = time.monotonic()
+    await checker.until(lambda _, counts: counts.planned > share, seconds=60, why="no others")
+    assert 2.5 < time.monotonic() - sent_at < 3.0 + 3.0 * BUSY
+    _, counts = await checker.until_done()
+    assert counts.accepted == counts.planned == 1_000
+    assert set(server.copies().values()) == {1}
+
+
+@pytest.mark.timeout(sized(240, 1800))
+@pytest.mark.parametrize("is_healthy", [True, False], ids=["healthy", "refused"])
+async def test_a_scheduler_that_is_killed_during_canaries_forgets_nobody(
+    postroom: Postroom, services: Services, server: RecordingSmtp, is_healthy: bool
+) -> None:
+    count = sized(1_500, 15_000)
+    if not is_healthy:
+        server.script(ONE_OF_TEN)
+    await fill(services, count)
+    message = await schedule(services, "30%,500ms")
+    canary = await canary_of(services, message, 0.3)
+    postroom.start("sender")
+    checker = SumChecker(services, message)
+    for _ in range(KILLS):
+        scheduler = postroom.start("scheduler")
+        await asyncio.sleep(random.uniform(0.8, 1.8))  # it needs most of a second to start
+        scheduler.kill()
+        scheduler.wait()
+        await checker.look()
+    postroom.start("scheduler")
+    if not is_healthy:
+        _, counts = await checker.until(
+            lambda message, _: message.status is MessageStatus.PAUSED, seconds=90, why="not paused"
+        )
+        assert counts.planned == len(canary)
+        assert set(server.copies()) <= canary
+        await services.messages.resume(message.ref)
+    _, counts = await checker.until_done(90)
+    assert counts.planned == count
+    wanted = {address_of(number) for number in range(count)}
+    if not is_healthy:
+        wanted = {each for each in wanted if not each.endswith("7@example.com")}
+    assert set(server.copies()) == wanted
+    assert set(server.copies().values()) == {1}
