@@ -264,6 +264,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/messages/{ref}/format": ("/messages/{markdown}/format?to=blocks",),
     "/messages/{ref}/versions": ("/messages/{draft}/versions", "/messages/{empty}/versions"),
     "/messages/{ref}/schedule": ("/messages/{draft}/schedule", "/messages/{empty}/schedule"),
+    "/messages/{ref}/follow-up": ("/messages/{done}/follow-up", "/messages/{pending}/follow-up"),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
     "/messages/{ref}/cancel": ("/messages/{running}/cancel",),
     "/messages/{ref}/delete": ("/messages/{pending}/delete",),

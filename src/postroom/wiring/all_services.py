@@ -42,6 +42,7 @@ from postroom.services.audience.suppression.provider_overview import ProviderOve
 from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.audience.targeting.estimates import EstimateService
+from postroom.services.audience.targeting.follow_ups import FollowUpService
 from postroom.services.audience.targeting.segments import SegmentService
 from postroom.services.events import EventService
 from postroom.services.idempotency import IdempotencyService
@@ -183,6 +184,9 @@ class Services:
         self.doubts = DoubtService(store, self.pages, self.outcomes)
         self.progress = ProgressService(self.outcomes)
         self.retries = RetryService(store, self.messages, self.pages, self.outcomes)
+        self.follow_ups = FollowUpService(
+            self.messages, self.segments, self.composing, self.retries
+        )
         self.estimates = EstimateService(self.sizes, self.audiences, self.times)
         self.provider_rates = ProviderRateService(store)
         self.warm_ups = WarmUpService(store)

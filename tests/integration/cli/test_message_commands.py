@@ -94,6 +94,8 @@ def test_a_draft_is_created_tested_scheduled_and_taken_back(cli: CommandLine) ->
     assert cli.json("message", "unschedule", ref)["status"] == "Draft"
     copy = cli.json("message", "duplicate", ref)
     assert (copy["status"], copy["subject"]) == ("Draft", "Hi")
+    early = cli.fails("message", "follow-up", ref, "--subject", "Again")
+    assert early == f"the message {ref} is Draft: wait until it is sent"
     cli.ok("message", "delete", ref, "--yes")
     wrong = cli.run("message", "create", "--subject", "Hi")
     assert wrong.returncode == 2

@@ -60,6 +60,7 @@ from postroom.storage import AlreadyExists, Conflict, NotFound, Store
 
 _KIND: Final = "message"
 HTML: Final = MessageFormat.HTML
+AS_IT_IS: Final = ContentChange()
 
 
 class ComposingService(DraftCompilation):
@@ -314,11 +315,20 @@ class ComposingService(DraftCompilation):
         await self._bodies.write(new, bodies)
         return await self._replace(old, new, keeps=False)
 
-    async def duplicate(self, ref: str, who: str) -> Message:
-        """Create a draft with the content of any message, without its time."""
+    async def duplicate(
+        self,
+        ref: str,
+        who: str,
+        change: ContentChange = AS_IT_IS,
+        *,
+        new_ref: MessageRef | None = None,
+    ) -> Message:
+        """Create a draft with the content of any message, apart from a change, without its time.
+        With `new_ref` it can be repeated, and creates one draft."""
         message, content = await self.read(ref)
-        change = change_to(msgspec.structs.replace(content, scheduled_at=None))
-        return await self.create(change, who, files=await self._files.contents(message))
+        content = msgspec.structs.replace(content, scheduled_at=None, **storable(change))
+        files = await self._files.contents(message)
+        return await self.create(change_to(content), who, ref=new_ref, files=files)
 
     async def hand_over(
         self, ref: str, who: str, *, is_ready: bool = True, etag: str | None = None

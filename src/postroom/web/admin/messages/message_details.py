@@ -29,6 +29,7 @@ from postroom.domain.messages.messages import (
 from postroom.domain.plain_text import one_line
 from postroom.errors import PostroomError
 from postroom.services.audience.suppression.delivery_limits import percent
+from postroom.services.audience.targeting.follow_ups import follow_ups
 from postroom.services.messages.sending.hold_rows import describe, why_all_wait
 from postroom.services.messages.sending.holds import Hold, Holds
 from postroom.services.messages.sending.progress import Progress
@@ -106,6 +107,7 @@ async def details(visit: Visit) -> Response:
         time_left=_time_left(message, progress),
         took=_took(message),
         retried_by=retried_by,
+        follow_ups=set(follow_ups(message)),
         results=results,
         timeline=timeline_of(results.engagement),
         percent=percent,
