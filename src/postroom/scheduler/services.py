@@ -8,6 +8,7 @@ from postroom.services.accounts.audit import AuditService
 from postroom.services.audience.bounces.intake import BounceIntake
 from postroom.services.audience.erasure import PersonalDataService
 from postroom.services.audience.fields.list_fields import FieldService
+from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.events import EventService
@@ -36,4 +37,5 @@ class SchedulerServices(Protocol):
     audit: AuditService
     personal_data: PersonalDataService
     results: ResultService
+    ab_tests: AbTestService
     bounce_intake: BounceIntake

@@ -23,6 +23,7 @@ from postroom.wiring.opening import (
     opened_transport,
 )
 from postroom.wiring.processes import (
+    make_ab_test_work,
     make_alerts,
     make_bounce_worker,
     make_confirmations,
@@ -48,6 +49,7 @@ __all__ = [
     "Services",
     "find_outbox",
     "load_stored",
+    "make_ab_test_work",
     "make_alerts",
     "make_bounce_worker",
     "make_confirmations",

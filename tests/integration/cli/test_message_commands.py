@@ -292,3 +292,27 @@ def test_a_message_goes_to_a_segment_except_another_list(cli: CommandLine) -> No
     assert cli.fails(*wrong, "--segment", "gmx") == (
         "segment: there is no segment 'gmx' of the list news"
     )
+
+
+def test_an_ab_test_is_prepared_started_and_cancelled(cli: CommandLine) -> None:
+    ref = cli.json(
+        "message", "create", "news", "--draft", "--subject", "Hi", "--text", "body.txt"
+    )["ref"]  # fmt: skip
+    missing = cli.fails("message", "ab-test", "show", ref)
+    assert missing == f"there is no A/B test of the message '{ref}'"
+    prepared = cli.json("message", "ab-test", "add", ref, "--subject", "Ho")
+    assert [each["subject"] for each in prepared["variants"]] == ["Hi", "Ho"]
+    assert "variant C" in cli.ok("message", "ab-test", "add", ref, "--from-name", "Ann")
+    assert "is a variant of an A/B test" in cli.fails("message", "schedule", ref)
+    assert "must be a duration" in cli.misused("message", "ab-test", "start", ref, "--wait", "x")
+    assert cli.fails("message", "ab-test", "start", ref, "--share", "1").startswith("share: must")
+    how = ("--share", "30", "--wait", "2h", "--at", FAR)
+    started = cli.json("message", "ab-test", "start", ref, *how)
+    assert (started["state"], started["share"], started["wait_minutes"]) == ("starting", 30, 120)
+    shown = cli.ok("message", "ab-test", "show", ref)
+    assert "120 minutes" in shown
+    assert "Ho" in shown
+    early = cli.fails("message", "ab-test", "winner", ref, "B")
+    assert "this is possible while it is running" in early
+    cli.ok("message", "ab-test", "cancel", ref, "--yes")
+    assert cli.json("message", "ab-test", "show", ref)["state"] == "cancelling"

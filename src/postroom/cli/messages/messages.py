@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.messages.ab_tests import ab_test
 from postroom.cli.messages.drafts import (
     duplicate,
     follow_up,
@@ -61,7 +62,8 @@ def messages() -> None:
 
 
 for command in (
-    schedule, unschedule, duplicate, follow_up, preflight, test, emails, email, decide, results,
+    schedule, unschedule, duplicate, follow_up, preflight, test, ab_test, emails, email, decide,
+    results,
 ):  # fmt: skip
     messages.add_command(command)
 

@@ -73,7 +73,9 @@ class FollowUpService:
         return await self._composing.duplicate(message.ref, who, change)
 
     async def _refs(self, message: Message) -> list[MessageRef]:
-        """Return the message and those that retried its refused recipients."""
+        """Return the message, the variants of its A/B test, if it went to the rest, and those that
+        retried its refused recipients."""
+        others = [] if message.part is None else list(message.part.without)
         refs = [message.ref]
         while len(refs) < _MOST_RETRIES and (retry := await self._retries.retry_of(message)):
             try:
@@ -81,7 +83,7 @@ class FollowUpService:
             except NoSuch:
                 break  # deleted before it was sent
             refs.append(message.ref)
-        return refs
+        return [*refs, *others]
 
     async def _segment(self, list_name: ListName, name: str, rule: str) -> str:
         """Make sure that the list has this segment with this rule; return its name."""
@@ -94,7 +96,8 @@ class FollowUpService:
 
 def follow_ups(message: Message) -> list[FollowUp]:
     """Return the follow-ups that a message can have now."""
-    if message.status not in FINAL or message.queued_at is None:
+    is_variant = message.part is not None and not message.part.without
+    if message.status not in FINAL or message.queued_at is None or is_variant:
         return []
     is_personal = message.track is Track.PERSONAL
     return [
@@ -110,6 +113,8 @@ def check_follow_up(message: Message, kind: FollowUp) -> None:
         return
     if message.status not in FINAL or message.queued_at is None:
         raise NotNow(f"the message {message.ref} is {message.status}: wait until it is sent")
+    if message.part is not None:
+        raise NotNow("a variant of an A/B test has no follow-up: use the message to the rest")
     raise NotNow(
         f"it is not known who clicked the message {message.ref}: this requires tracking per person"
     )

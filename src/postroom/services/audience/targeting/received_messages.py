@@ -16,11 +16,14 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
+from postroom.domain.messages.refs import MessageRef
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
 _PAGES_AT_ONCE: Final = 20
+_RECEIVED: Final = frozenset({EmailOutcome.ACCEPTED})
+_PLANNED: Final = frozenset(EmailOutcome) - {EmailOutcome.SUPPRESSED}
 
 
 class ReceivedMessages:
@@ -42,14 +45,25 @@ class ReceivedMessages:
                     raise RuleError(place, f"there is no message {ref}") from exc
         return MessageRecipients(self._pages, found)
 
+    async def planned(self, refs: Sequence[MessageRef]) -> MessageRecipients:
+        """Return who received these messages, may have, or still will. `NoSuch`."""
+        found: dict[str, Message] = {ref: await self._messages.get(ref) for ref in refs}
+        return MessageRecipients(self._pages, found, _PLANNED)
+
 
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
-    looked up last: those to whom a mail server accepted the email."""
+    looked up last: those to whom a mail server accepted the email, or whose emails have one of
+    other `outcomes`."""
 
-    def __init__(self, pages: PageRows, messages: dict[str, Message]) -> None:
+    def __init__(
+        self,
+        pages: PageRows,
+        messages: dict[str, Message],
+        outcomes: frozenset[EmailOutcome] = _RECEIVED,
+    ) -> None:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
-        self._readers = {ref: _PageReader(pages, each) for ref, each in messages.items()}
+        self._readers = {ref: _PageReader(pages, each, outcomes) for ref, each in messages.items()}
 
     @property
     def is_needed(self) -> bool:
@@ -69,7 +83,10 @@ class MessageRecipients:
 class _PageReader:
     """Reads the pages of one message in order."""
 
-    def __init__(self, pages: PageRows, message: Message) -> None:
+    def __init__(
+        self, pages: PageRows, message: Message, outcomes: frozenset[EmailOutcome]
+    ) -> None:
+        self._outcomes = outcomes
         self._pages = pages
         self._message = message
         self._ahead: list[AddressKey] = []
@@ -106,7 +123,7 @@ class _PageReader:
             self._ahead += [
                 address_key(address)
                 for place, address in enumerate(emails.addresses)
-                if address != ERASED and emails.outcome(place) is EmailOutcome.ACCEPTED
+                if address != ERASED and emails.outcome(place) in self._outcomes
             ]
             self._reached = known[-1] if known else self._reached
         self._next = first + len(found) if len(found) == _PAGES_AT_ONCE else None

@@ -17,6 +17,7 @@ from postroom import clock
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.audiences import Audience
+from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import (
     DRAFTS,
     Message,
@@ -32,6 +33,7 @@ from postroom.domain.messages.web_pages import new_web_key
 from postroom.mail.personal.merge_fields import columns_in
 from postroom.observability import spans
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.draft_compilation import DraftCompilation
 from postroom.services.messages.drafts.draft_contents import (
@@ -82,6 +84,7 @@ class ComposingService(DraftCompilation):
         self._publishing = publishing
         self._bodies = MessageBodies(store)
         self._files = AttachedFiles(store)
+        self._tests = AbTestRows(store)
         self.versions = MessageVersions(store)
 
     async def create(
@@ -270,10 +273,18 @@ class ComposingService(DraftCompilation):
         return message if is_same and message.status is MessageStatus.DRAFT else None
 
     async def schedule(
-        self, ref: str, at: datetime | None = None, *, etag: str | None = None
+        self,
+        ref: str,
+        at: datetime | None = None,
+        *,
+        etag: str | None = None,
+        part: Part | None = None,
     ) -> Message:
-        """Schedule a draft for this time, its own, or now. `Incomplete`, `NotNow`, `Overtaken`."""
+        """Schedule a draft for this time, its own, or now; to a part of its audience only if it is
+        a variant of an A/B test. `Incomplete`, `NotNow`, `Overtaken`."""
         old = await self._draft(ref, etag)
+        if part is None:
+            await self._tests.check_free(old.ref)
         content, bodies = await self.checked(old)
         used = columns_in(content.subject, content.preheader, bodies.html, bodies.text)
         new = with_status(
@@ -285,6 +296,7 @@ class ComposingService(DraftCompilation):
             **msgspec.structs.asdict(used),
             scheduled_at=checked_time(at or old.scheduled_at or clock.now()),
             ready_by="",
+            part=part,
             web_key=old.web_key or new_web_key(),
             trace=spans.traceparent(),
         )
@@ -305,6 +317,8 @@ class ComposingService(DraftCompilation):
         _check_etag(old, etag)
         if old.retry_of is not None:
             raise NotNow(f"the message {ref} retries another one: cancel it instead")
+        if old.part is not None:
+            raise NotNow(f"the message {ref} is part of an A/B test: cancel the test instead")
         bodies = source_bodies(await self.content(old))
         new = with_status(
             with_bodies(old, bodies),

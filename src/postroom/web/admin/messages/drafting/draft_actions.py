@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Incomplete, Invalid, Overtaken
+from postroom.domain.messages.ab_tests import ENDED
 from postroom.domain.messages.messages import LONGEST_SUBJECT, MessageStatus
 from postroom.services.audience.targeting.follow_ups import FollowUp, check_follow_up
 from postroom.web.admin.messages.drafting.editor import show_editor
@@ -63,6 +64,9 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
     message, content = await visit.services.composing.read(ref)
     if message.status is not MessageStatus.DRAFT:
         return visit.redirect(f"/messages/{ref}")
+    test = await visit.services.ab_tests.rows.of(ref)
+    if test is not None and test.state not in ENDED:
+        return visit.redirect(f"/messages/{ref}/ab-test", "This draft is a variant of an A/B test.")
     try:
         content, bodies = await visit.services.composing.checked(message)
     except Incomplete as exc:
