@@ -51,6 +51,7 @@ from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.audience.targeting.received_messages import ReceivedMessages
 from postroom.services.events import Severity
+from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.messages.sending.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.operations.store_history import recorded_server
@@ -89,6 +90,7 @@ class FanOut:
         self._messages = services.message_rows
         self._published = PublishedIndex(store)
         self._audiences = services.audiences
+        self._tests = AbTestRows(store)
         self._received = ReceivedMessages(store, services.message_rows)
         self._events = services.events
         self._server: Server | None = None
@@ -110,6 +112,8 @@ class FanOut:
                 return await self._pause(message, _unknown_audience(exc))
             if problem := await self._lost_fields(message):
                 return await self._pause(message, problem)
+            if message.part is not None and await self._tests.is_cancelled(message.part.key):
+                return await self._pause(message, "its A/B test was cancelled")
             mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,

@@ -20,6 +20,7 @@ from tests.web.site import Site
 async def test_a_test_is_prepared_and_started(site: Site) -> None:
     services = site.services
     await services.lists.create("news", "News", "news@contoso.example")
+    await services.subscriptions.add("news", "bob@example.com", verified=True)
     change = ContentChange(list_name="news", subject="One", body="<p>Hi</p>", text="")
     draft = await services.composing.create(change, WHO)
     editor = await site.user(Role.EDITOR)
@@ -47,6 +48,10 @@ async def test_a_test_is_prepared_and_started(site: Site) -> None:
     ):
         wrong = await editor.post(f"{place}/start", form)
         assert (wrong.status_code, words in wrong.text) == (422, True)
+    await services.composing.change(third, ContentChange(body="{{ nothing }}"), WHO)
+    wrong = await editor.post(f"{place}/start", {"share": "30", "wait": "60"})
+    assert (wrong.status_code, "Variant C cannot be sent" in wrong.text) == (422, True)
+    await services.composing.change(third, ContentChange(body="<p>Hello</p>"), WHO)
     writer = await site.user(Role.WRITER)
     assert "Start A/B test" not in (await writer.get(place)).text
     assert (await writer.post(f"{place}/start", {"share": "20", "wait": "60"})).status_code == 403

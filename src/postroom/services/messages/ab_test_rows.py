@@ -58,6 +58,12 @@ class AbTestRows:
         test = msgspec.json.decode(read(found, "Test", str), type=AbTest)
         return msgspec.structs.replace(test, etag=found.etag)
 
+    async def is_cancelled(self, key: str) -> bool:
+        """Return whether a test was cancelled. A suspended process may have scheduled a message of
+        it afterwards."""
+        test = await self.get(MessageRef(key))
+        return test is not None and test.state in (AbState.CANCELLING, AbState.CANCELLED)
+
     async def open_ones(self) -> list[MessageRef]:
         """Return the tests that are started and have not ended."""
         rows = KeyRange.prefix(_OPEN)

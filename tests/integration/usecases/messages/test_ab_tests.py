@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
@@ -174,6 +175,19 @@ async def test_cancelling_keeps_the_rest_from_being_sent(services: Services, sto
     }
     with pytest.raises(NoSuch):
         await services.messages.get(done.rest)
+
+
+async def test_a_message_that_a_suspended_process_adds_after_the_end_is_not_sent(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    found = await services.ab_tests.get(test.key)
+    await services.ab_tests.rows.save(msgspec.structs.replace(found, state=AbState.CANCELLED))
+    rest = await fan_out_whole(store, done.rest)
+    assert (rest.status, rest.queued_pages) == (MessageStatus.PAUSED, 0)
+    assert rest.reason == "its A/B test was cancelled"
 
 
 async def test_without_any_variant_left_it_ends(services: Services, store: Store) -> None:

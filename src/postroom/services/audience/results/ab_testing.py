@@ -335,8 +335,10 @@ class AbTestService:
         return await self._save(test, problem=problem)
 
     async def _record(self, test: AbTest, what: str) -> None:
+        message = await self._find(test.key)
+        name = f"“{message.subject}”" if message else f"the message {test.key}"
         await self._events.record(
-            "scheduler", f"A/B test of the message {test.key} {what}", subject=f"message:{test.key}"
+            "scheduler", f"A/B test of {name} {what}", subject=f"message:{test.key}"
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import UNSET
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.errors import Incomplete, Invalid, NoSuch
 from postroom.domain.messages.ab_tests import (
     ENDED,
     HIGHEST_SHARE,
@@ -23,6 +24,7 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.services.audience.results.ab_testing import AbView
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.web.admin.messages.drafting.preflight import refusals
 from postroom.web.rendering.templating import counted
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -97,7 +99,9 @@ async def add(visit: Visit) -> Response:
 
 async def start(visit: Visit) -> Response:
     ref = visit.parameter("ref")
-    await _view(visit, ListRight.SEND)
+    view = await _view(visit, ListRight.SEND)
+    if view.test.state is AbState.DRAFT and (problem := await _refusal(visit, view)):
+        return await _show(visit, problem)
     try:
         share, wait = [_number(await visit.text(name), name) for name in ("share", "wait")]
         await visit.services.ab_tests.start(ref, share=share, wait_minutes=wait)
@@ -105,6 +109,23 @@ async def start(visit: Visit) -> Response:
         return await _show(visit, f"{exc.field}: {exc.problem}" if exc.field else exc.problem)
     await visit.audit("started A/B test", ref)
     return visit.redirect(f"/messages/{ref}/ab-test", "A/B test started.")
+
+
+async def _refusal(visit: Visit, view: AbView) -> str:
+    """Return why a variant cannot be sent, as for any message: "" if all can."""
+    for each in view.variants:
+        message = each.message
+        if message is None or message.status is not MessageStatus.DRAFT:
+            continue
+        try:
+            await visit.services.composing.checked(message)
+        except Incomplete as exc:
+            return f"variant {each.letter} cannot be sent: {exc}"
+        is_later = message.scheduled_at is not None and message.scheduled_at > datetime.now(UTC)
+        found = refusals(await visit.context.preflight.check(message.ref), is_later=is_later)
+        if found:
+            return f"variant {each.letter} cannot be sent: {found[0]}"
+    return ""
 
 
 async def choose(visit: Visit) -> Response:
