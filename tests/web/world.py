@@ -270,6 +270,21 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/messages/{ref}/format": ("/messages/{markdown}/format?to=blocks",),
     "/messages/{ref}/versions": ("/messages/{draft}/versions", "/messages/{empty}/versions"),
     "/messages/{ref}/schedule": ("/messages/{draft}/schedule", "/messages/{empty}/schedule"),
+    "/messages/{ref}/follow-up": ("/messages/{done}/follow-up", "/messages/{pending}/follow-up"),
+    "/messages/{ref}/ab-test": (
+        "/messages/{draft}/ab-test",
+        "/messages/{ab_draft}/ab-test",
+        "/messages/{ab_running}/ab-test",
+        "/messages/{done}/ab-test",
+    ),
+    "/messages/{ref}/ab-test/winner": (
+        "/messages/{ab_running}/ab-test/winner?winner={ab_running}",
+        "/messages/{ab_running}/ab-test/winner?winner=nobody",
+    ),
+    "/messages/{ref}/ab-test/cancel": (
+        "/messages/{ab_draft}/ab-test/cancel",
+        "/messages/{ab_running}/ab-test/cancel",
+    ),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
     "/messages/{ref}/cancel": ("/messages/{running}/cancel",),
     "/messages/{ref}/delete": ("/messages/{pending}/delete",),
@@ -549,8 +564,27 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     await services.messages.cancel(cancelled.ref)
     names |= {
         "done": done.ref, "running": running.ref, "pending": pending.ref, "paused": paused.ref,
-        "cancelled": cancelled.ref, **await _drafts(site),
+        "cancelled": cancelled.ref, **await _drafts(site), **await _ab_tests(site),
     }  # fmt: skip
+
+
+async def _ab_tests(site: Site) -> dict[str, str]:
+    """A test that is being prepared, and one whose variants have been sent."""
+    names: dict[str, str] = {}
+    tests = site.services.ab_tests
+    for name in ("ab_draft", "ab_running"):
+        change = ContentChange(list_name=LIST, subject="A <b>", body="<p>Hi</p>", text="Hi")
+        names[name] = ref = (await site.services.composing.create(change, ANN)).ref
+        await tests.create(ref, ANN)
+        await tests.add(ref, ContentChange(subject="B & b", from_name="Ann <Co>"), ANN)
+    await tests.start(names["ab_running"], share=40)
+    test = await tests.advance(MessageRef(names["ab_running"]))
+    for each in test.variants:
+        message = await fan_out_whole(site.services.store, each)
+        planned = (await site.services.outcomes.counts(message)).planned
+        await settle(site.services, message, 0, [EmailOutcome.ACCEPTED] * planned)
+        assert await Completion(site.services).check(message)
+    return names
 
 
 async def _drafts(site: Site) -> dict[str, str]:

@@ -28,7 +28,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.audience.fields import FROM_THE_ROW, Field, Fields
 from postroom.domain.audience.lists import ListName, SubscriberGuid
-from postroom.domain.errors import Invalid, Overtaken
+from postroom.domain.errors import Invalid, NoSuch, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import ListCopy, Message, MessageStatus, with_status
@@ -51,10 +51,13 @@ from postroom.scheduler.members import (
     SelectedMembers,
     UsedFields,
 )
+from postroom.scheduler.parts import part_of
 from postroom.scheduler.services import SchedulerServices
 from postroom.scheduler.wave_plans import WavePlans
 from postroom.services import entities
+from postroom.services.audience.targeting.received_messages import ReceivedMessages
 from postroom.services.events import Severity
+from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.messages.sending.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.operations.store_history import recorded_server
@@ -94,6 +97,8 @@ class FanOut:
         self._messages = services.message_rows
         self._published = PublishedIndex(store)
         self._audiences = services.audiences
+        self._tests = AbTestRows(store)
+        self._received = ReceivedMessages(store, services.message_rows)
         self._events = services.events
         self._server: Server | None = None
         self._server_changed_at = -math.inf
@@ -114,6 +119,8 @@ class FanOut:
                 return await self._pause(message, _unknown_audience(exc))
             if problem := await self._lost_fields(message):
                 return await self._pause(message, problem)
+            if message.part is not None and await self._tests.is_cancelled(message.part.key):
+                return await self._pause(message, "its A/B test was cancelled")
             mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,
@@ -156,7 +163,9 @@ class FanOut:
             try:
                 message = await self._divided(message, check)
                 members = await self._members(message)
-            except Invalid as exc:  # a message that its rule names was deleted meanwhile
+                if message.part is not None:
+                    members = await part_of(members, message.part, self._received)
+            except (Invalid, NoSuch) as exc:  # a message that it names was deleted meanwhile
                 return await self._pause(message, _unknown_audience(exc))
             if message.waves is not None:
                 members = PartOfMembers(members, await self._plans.belongs(message, check))
@@ -175,7 +184,8 @@ class FanOut:
                 return await self._save(message)
         if message.queued_pages == 0:
             reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
-            if message.from_address is not None and not message.audience.is_everybody:
+            is_whole_list = message.audience.is_everybody and message.part is None
+            if message.from_address is not None and not is_whole_list:
                 reason = NO_MATCH
             message = msgspec.structs.replace(message, reason=reason)
         return await self._save(with_status(message, MessageStatus.PROCESSING))
@@ -351,8 +361,8 @@ class FanOut:
             raise Superseded from exc
 
 
-def _unknown_audience(problem: Invalid) -> str:
-    return f"its audience is unknown: {problem.problem}"
+def _unknown_audience(exc: Invalid | NoSuch) -> str:
+    return f"its audience is unknown: {exc.problem if isinstance(exc, Invalid) else exc}"
 
 
 def _field_copy(field: Field) -> Field:

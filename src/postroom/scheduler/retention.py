@@ -48,6 +48,7 @@ class Retention:
         self._pictures = services.pictures
         self._personal_data = services.personal_data
         self._results = services.results
+        self._ab_tests = services.ab_tests
         self._bounces = services.bounce_intake
         self._keep_archive = archive
         self._keep_events = events
@@ -91,6 +92,7 @@ class Retention:
             return False  # archived by an earlier version, which did not note it in the index
         await self._remove_pages(message)
         await self._results.forget(message)
+        await self._ab_tests.rows.forget(message.ref)
         await self._messages.remove_done(message)
         return True
 

@@ -9,6 +9,7 @@ from postroom.services.audience.bounces.intake import BounceIntake
 from postroom.services.audience.erasure import PersonalDataService
 from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.growth.list_sizes import ListSizes
+from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigureService
 from postroom.services.audience.targeting.audiences import AudienceService
@@ -40,4 +41,5 @@ class SchedulerServices(Protocol):
     personal_data: PersonalDataService
     results: ResultService
     delivery_figures: DeliveryFigureService
+    ab_tests: AbTestService
     bounce_intake: BounceIntake

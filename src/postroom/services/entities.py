@@ -20,6 +20,7 @@
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
 | `messageindex`   | `web,` + list | time,ref        | see `messages/published_messages.py` |
 | `messageversion` | ref           | time            | see `messages/message_versions.py`   |
+| `abtest`         | `test`        | a kind and ref  | see `messages/ab_test_rows.py`       |
 | `template`       | `template`    | name            | see `messages/templates.py`          |
 | `suppression`    | digits        | a digest, list  | see `audience/suppression/`          |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |

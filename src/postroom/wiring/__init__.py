@@ -24,6 +24,7 @@ from postroom.wiring.opening import (
 )
 from postroom.wiring.processes import (
     canary_rules,
+    make_ab_test_work,
     make_alerts,
     make_bounce_worker,
     make_confirmations,
@@ -50,6 +51,7 @@ __all__ = [
     "canary_rules",
     "find_outbox",
     "load_stored",
+    "make_ab_test_work",
     "make_alerts",
     "make_bounce_worker",
     "make_confirmations",

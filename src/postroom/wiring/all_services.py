@@ -28,6 +28,7 @@ from postroom.services.audience.growth.list_sizes import ListSizes
 from postroom.services.audience.list_emails import ListEmailService
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import TraceService
+from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.engagement import EngagementRows
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
@@ -44,9 +45,11 @@ from postroom.services.audience.suppression.provider_overview import ProviderOve
 from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.audience.targeting.estimates import EstimateService
+from postroom.services.audience.targeting.follow_ups import FollowUpService
 from postroom.services.audience.targeting.segments import SegmentService
 from postroom.services.events import EventService
 from postroom.services.idempotency import IdempotencyService
+from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.domains.dkim_keys import DkimKeyService, SigningKeys
 from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.composing import ComposingService
@@ -193,6 +196,17 @@ class Services:
         self.doubts = DoubtService(store, self.pages, self.outcomes)
         self.progress = ProgressService(self.outcomes)
         self.retries = RetryService(store, self.messages, self.pages, self.outcomes)
+        self.ab_tests = AbTestService(
+            AbTestRows(store),
+            self.messages,
+            self.composing,
+            self.outcomes,
+            self.results,
+            self.events,
+        )
+        self.follow_ups = FollowUpService(
+            self.messages, self.segments, self.composing, self.retries
+        )
         self.estimates = EstimateService(self.sizes, self.audiences, self.times)
         self.provider_rates = ProviderRateService(store)
         self.warm_ups = WarmUpService(store)

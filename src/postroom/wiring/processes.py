@@ -19,6 +19,7 @@ from postroom.mail.bounces.envelope_tokens import PURPOSE, EnvelopeSigner
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.notices import NoticeSender
 from postroom.scheduler import Scheduler
+from postroom.scheduler.ab_test_work import AbTestWork
 from postroom.scheduler.retention import Retention
 from postroom.scheduler.suppression_work import SuppressionWork
 from postroom.sender import Sender, SenderSettings
@@ -233,6 +234,10 @@ def make_suppression_work(services: Services, settings: Settings) -> Suppression
         ),
     )
     return SuppressionWork(services.store, services.suppressions, limits)
+
+
+def make_ab_test_work(services: Services) -> AbTestWork:
+    return AbTestWork(services.store, services.ab_tests)
 
 
 def make_scheduler(services: Services, settings: Settings) -> Scheduler:

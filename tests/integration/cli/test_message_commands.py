@@ -100,6 +100,8 @@ def test_a_draft_is_created_tested_scheduled_and_taken_back(cli: CommandLine) ->
     assert cli.json("message", "unschedule", ref)["status"] == "Draft"
     copy = cli.json("message", "duplicate", ref)
     assert (copy["status"], copy["subject"]) == ("Draft", "Hi")
+    early = cli.fails("message", "follow-up", ref, "--subject", "Again")
+    assert early == f"the message {ref} is Draft: wait until it is sent"
     cli.ok("message", "delete", ref, "--yes")
     wrong = cli.run("message", "create", "--subject", "Hi")
     assert wrong.returncode == 2
@@ -345,3 +347,27 @@ def on_a_terminal(cli: CommandLine, answer: str, *arguments: str) -> tuple[int, 
         os.close(keyboard)
         os.close(terminal)
     return done.returncode, done.stderr.partition("?")[0] + "?"
+
+
+def test_an_ab_test_is_prepared_started_and_cancelled(cli: CommandLine) -> None:
+    ref = cli.json(
+        "message", "create", "news", "--draft", "--subject", "Hi", "--text", "body.txt"
+    )["ref"]  # fmt: skip
+    missing = cli.fails("message", "ab-test", "show", ref)
+    assert missing == f"there is no A/B test of the message '{ref}'"
+    prepared = cli.json("message", "ab-test", "add", ref, "--subject", "Ho")
+    assert [each["subject"] for each in prepared["variants"]] == ["Hi", "Ho"]
+    assert "variant C" in cli.ok("message", "ab-test", "add", ref, "--from-name", "Ann")
+    assert "is a variant of an A/B test" in cli.fails("message", "schedule", ref)
+    assert "must be a duration" in cli.misused("message", "ab-test", "start", ref, "--wait", "x")
+    assert cli.fails("message", "ab-test", "start", ref, "--share", "1").startswith("share: must")
+    how = ("--share", "30", "--wait", "2h", "--at", FAR)
+    started = cli.json("message", "ab-test", "start", ref, *how)
+    assert (started["state"], started["share"], started["wait_minutes"]) == ("starting", 30, 120)
+    shown = cli.ok("message", "ab-test", "show", ref)
+    assert "120 minutes" in shown
+    assert "Ho" in shown
+    early = cli.fails("message", "ab-test", "winner", ref, "B")
+    assert "this is possible while it is running" in early
+    cli.ok("message", "ab-test", "cancel", ref, "--yes")
+    assert cli.json("message", "ab-test", "show", ref)["state"] == "cancelling"

@@ -1,4 +1,4 @@
-"""`postroom message schedule`, `unschedule`, `duplicate`, `preflight` and `test`."""
+"""`postroom message schedule`, `unschedule`, `duplicate`, `follow-up`, `preflight` and `test`."""
 
 from __future__ import annotations
 
@@ -113,6 +113,38 @@ def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
 
     async def work(services: Services) -> MessageView:
         return await read_state(services, (await services.composing.duplicate(ref, AUTHOR)).ref)
+
+    made = call(settings, work)
+    if not as_json:
+        output.say(f"Draft {made.message.ref} created.")
+    show_message(made, as_json)
+
+
+@click.command("follow-up")
+@click.argument("ref")
+@click.option("--subject", required=True, help="The subject of the draft.")
+@click.option(
+    "--to",
+    type=click.Choice(["new", "unclicked"]),
+    default="new",
+    show_default=True,
+    help="Who gets it: those who have not received the message, or not clicked.",
+)
+@output.json_option
+@with_settings
+def follow_up(settings: Settings, ref: str, subject: str, to: str, as_json: bool) -> None:
+    """Create a draft with the content of a sent message, for a part of its audience.
+
+    With --to new, it goes to everyone in the audience who has not received the message, such as new
+    subscribers. With --to unclicked, it goes to everyone who received it and is not known to have
+    clicked, which requires tracking per person.
+    """
+
+    async def work(services: Services) -> MessageView:
+        from postroom.services.audience.targeting.follow_ups import FollowUp
+
+        made = await services.follow_ups.create(ref, FollowUp(to), subject, AUTHOR)
+        return await read_state(services, made.ref)
 
     made = call(settings, work)
     if not as_json:

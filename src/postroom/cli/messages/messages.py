@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.messages.drafts import duplicate, preflight, schedule, test, unschedule
+from postroom.cli.messages.ab_tests import ab_test
+from postroom.cli.messages.drafts import (
+    duplicate,
+    follow_up,
+    preflight,
+    schedule,
+    test,
+    unschedule,
+)
 from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.message_results_command import results
 from postroom.cli.messages.options import (
@@ -56,7 +64,10 @@ def messages() -> None:
     """Write and schedule messages, and follow their delivery."""
 
 
-for command in (schedule, unschedule, duplicate, preflight, test, emails, email, decide, results):
+for command in (
+    schedule, unschedule, duplicate, follow_up, preflight, test, ab_test, emails, email, decide,
+    results,
+):  # fmt: skip
     messages.add_command(command)
 
 

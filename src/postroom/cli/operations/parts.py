@@ -18,6 +18,7 @@ from postroom.hosted import register_apps, run_host
 from postroom.settings import Settings
 from postroom.transport.registry import sends_mail
 from postroom.wiring import (
+    make_ab_test_work,
     make_retention,
     make_suppression_work,
     make_unfinished_renames,
@@ -63,6 +64,7 @@ def up(settings: Settings, demo: bool) -> None:
                 parts.create_task(serve(context, listener, stopping))
                 parts.create_task(run_scheduler(services, settings, stopping))
                 parts.create_task(make_retention(services, settings).run(stopping))
+                parts.create_task(make_ab_test_work(services).run(stopping))
                 parts.create_task(make_unfinished_renames(services).run(stopping))
                 parts.create_task(make_suppression_work(services, settings).run(stopping))
                 parts.create_task(run_host(services, settings, stopping))
@@ -138,6 +140,7 @@ def scheduler(settings: Settings) -> None:
         async with opened_live(settings) as (services, live), asyncio.TaskGroup() as parts:
             parts.create_task(run_scheduler(services, settings, stopping))
             parts.create_task(make_retention(services, settings).run(stopping))
+            parts.create_task(make_ab_test_work(services).run(stopping))
             parts.create_task(make_unfinished_renames(services).run(stopping))
             parts.create_task(make_suppression_work(services, settings).run(stopping))
             parts.create_task(run_alerts(services, live, stopping))

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.messages.refs import MessageRef
 
 BUCKETS: Final = 10_000
 """So a share is precise to a hundredth of a percent."""
@@ -34,6 +35,15 @@ class BucketRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 ALL_BUCKETS: Final = BucketRange()
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of its audience that a message goes to: some buckets, among those that `key`
+    shuffles, except for the recipients of the messages `without`."""
+
+    key: str
+    buckets: BucketRange = ALL_BUCKETS
+    without: tuple[MessageRef, ...] = ()
 
 
 def bucket_of(key: str, guid: SubscriberGuid) -> int:

@@ -23,6 +23,7 @@ from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.attachments import Attachment
 from postroom.domain.messages.audiences import Audience, AudienceRules
+from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
@@ -113,7 +114,8 @@ class Message(msgspec.Struct, frozen=True):
     With `has_source`, what the author wrote is stored besides the HTML that was made from it.
 
     `segment`, `exclude_segments`, `exclude_lists` and `more_lists` are its `audience`;
-    `audience_rules` are the rules of these segments, copied when the message is queued.
+    `audience_rules` are the rules of these segments, copied when the message is queued. With
+    `part`, only a part of the audience gets it.
     `list_copies` belong to `more_lists`. `fields` are the list's fields that it uses, and
     `conditions` the rules in its text: pages have their values in this order. `field_copies` are
     the fields that it merges or compares of each of its lists, copied when it is queued: later
@@ -153,6 +155,7 @@ class Message(msgspec.Struct, frozen=True):
     exclude_lists: tuple[ListName, ...] = ()
     more_lists: tuple[ListName, ...] = ()
     list_copies: tuple[ListCopy, ...] = ()
+    part: Part | None = None
     audience_rules: AudienceRules | None = None
     fields: tuple[str, ...] = ()
     field_copies: tuple[tuple[Field, ...], ...] = ()

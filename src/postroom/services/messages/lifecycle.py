@@ -17,6 +17,7 @@ from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
+from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     Message,
@@ -145,6 +146,7 @@ class MessageService:
         files: Mapping[str, bytes] = {},
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
+        part: Part | None = None,
     ) -> Message:
         """Schedule a message, at once if the time has passed. `Invalid`, `NoSuch` list.
 
@@ -190,6 +192,7 @@ class MessageService:
             **msgspec.structs.asdict(audience),
             attachments=check_attachments(attachments),
             retry_of=retry_of,
+            part=part,
             trace=spans.traceparent(),
         )
         await self._files.put(message.ref, files)

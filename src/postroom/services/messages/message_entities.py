@@ -12,6 +12,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import AudienceRules
+from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import ListCopy, Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
@@ -48,6 +49,7 @@ def message_entity(message: Message) -> Entity:
         "ListCopies": msgspec.json.encode(message.list_copies).decode()
         if message.list_copies
         else None,
+        "Part": None if message.part is None else msgspec.json.encode(message.part).decode(),
         "AudienceRules": None
         if message.audience_rules is None
         else msgspec.json.encode(message.audience_rules).decode(),
@@ -95,6 +97,7 @@ def message_from(entity: Entity) -> Message:
     paused_from = read_optional(entity, "PausedFrom", str)
     from_address = read_optional(entity, "FromEmailAddress", str)
     retry_of = read_optional(entity, "RetryOf", str)
+    part = read_optional(entity, "Part", str)
     rules = read_optional(entity, "AudienceRules", str)
     copies = read_optional(entity, "ListCopies", str)
     fields = read_optional(entity, "FieldCopies", str)
@@ -117,6 +120,7 @@ def message_from(entity: Entity) -> Message:
         exclude_lists=tuple(map(ListName, _names(entity, "ExcludeLists"))),
         more_lists=tuple(map(ListName, _names(entity, "MoreLists"))),
         list_copies=msgspec.json.decode(copies, type=tuple[ListCopy, ...]) if copies else (),
+        part=None if part is None else msgspec.json.decode(part, type=Part),
         audience_rules=None if rules is None else msgspec.json.decode(rules, type=AudienceRules),
         fields=_names(entity, "MergeFields"),
         field_copies=msgspec.json.decode(fields, type=tuple[tuple[Field, ...], ...])

@@ -52,6 +52,7 @@ CHANGEABLE = frozenset(
 """Tables of the mail itself: lists, subscribers, messages and their outcomes."""
 
 READABLE = CHANGEABLE | {
+    "abtest",  # is continued by the scheduler
     "audit",  # must not be rewritten
     "erasures",  # unfinished, and continued by the scheduler
     "bouncehistory",

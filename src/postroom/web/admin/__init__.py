@@ -24,6 +24,7 @@ from postroom.web.admin.audience.subscribers import (
 )
 from postroom.web.admin.configuration import alert_setup, bounce_setup, mail_server
 from postroom.web.admin.messages import (
+    ab_test_page,
     bounces,
     message_details,
     message_index,
@@ -95,6 +96,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *bounces.VIEWS,
     *message_results_page.VIEWS,
     *templates.VIEWS,
+    *ab_test_page.VIEWS,
     *message_details.VIEWS,
     *pictures.VIEWS,
     *address_trace.VIEWS,

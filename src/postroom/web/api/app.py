@@ -23,6 +23,7 @@ from postroom.web.api.audience import (
 )
 from postroom.web.api.documenting import PLACE, make_document
 from postroom.web.api.messages import (
+    ab_tests,
     drafts,
     emails,
     messages,
@@ -56,6 +57,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     templates.router,
     emails.router,
     results.router,
+    ab_tests.router,
     pictures.router,
     providers.router,
     warm_ups.router,

@@ -21,6 +21,7 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
+from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.waves import PageRun
 from postroom.services import entities
 from postroom.services.messages.message_rows import MessageRows
@@ -29,6 +30,8 @@ from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
 _PAGES_AT_ONCE: Final = 20
+_RECEIVED: Final = frozenset({EmailOutcome.ACCEPTED})
+_PLANNED: Final = frozenset(EmailOutcome) - {EmailOutcome.SUPPRESSED}
 
 
 class ReceivedMessages:
@@ -49,6 +52,11 @@ class ReceivedMessages:
                 except NoSuch as exc:
                     raise RuleError(place, f"there is no message {ref}") from exc
         return MessageRecipients(self._pages, found)
+
+    async def planned(self, refs: Sequence[MessageRef]) -> MessageRecipients:
+        """Return who received these messages, may have, or still will. `NoSuch`."""
+        found: dict[str, Message] = {ref: await self._messages.get(ref) for ref in refs}
+        return MessageRecipients(self._pages, found, _PLANNED)
 
 
 class MovedSubscriber(msgspec.Struct, frozen=True):
@@ -100,14 +108,21 @@ def _guids(row: _MovableRow) -> tuple[SubscriberGuid, ...]:
 
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
-    looked up last: those to whom a mail server accepted the email."""
+    looked up last: those to whom a mail server accepted the email, or whose emails have one of
+    other `outcomes`."""
 
-    def __init__(self, pages: PageRows, messages: dict[str, Message]) -> None:
+    def __init__(
+        self,
+        pages: PageRows,
+        messages: dict[str, Message],
+        outcomes: frozenset[EmailOutcome] = _RECEIVED,
+    ) -> None:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
         self._messages = messages
+        self._wanted = outcomes
         self._outcomes = OutcomeService(pages)
         self._readers = {
-            ref: [_PageReader(pages, each, run) for run in each.page_runs]
+            ref: [_PageReader(pages, each, run, outcomes) for run in each.page_runs]
             for ref, each in messages.items()
         }
 
@@ -136,13 +151,20 @@ class MessageRecipients:
         emails = await self._outcomes.emails_to(
             message, moved.key, moved.former[0].guids, moved.former
         )
-        return any(each.outcome is EmailOutcome.ACCEPTED for each in emails)
+        return any(each.outcome in self._wanted for each in emails)
 
 
 class _PageReader:
     """Reads the pages of one message, or of one of its waves, in order."""
 
-    def __init__(self, pages: PageRows, message: Message, run: PageRun) -> None:
+    def __init__(
+        self,
+        pages: PageRows,
+        message: Message,
+        run: PageRun,
+        outcomes: frozenset[EmailOutcome],
+    ) -> None:
+        self._outcomes = outcomes
         self._pages = pages
         self._message = message
         self._run = run
@@ -182,7 +204,7 @@ class _PageReader:
             self._ahead += [
                 address_key(address)
                 for place, address in enumerate(emails.addresses)
-                if address != ERASED and emails.outcome(place) is EmailOutcome.ACCEPTED
+                if address != ERASED and emails.outcome(place) in self._outcomes
             ]
             self._reached = known[-1] if known else self._reached
         self._next = first + len(found) if len(found) == _PAGES_AT_ONCE else None

@@ -17,6 +17,7 @@ from postroom import clock
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.audiences import Audience
+from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import (
     DRAFTS,
     Message,
@@ -32,6 +33,7 @@ from postroom.domain.messages.web_pages import new_web_key
 from postroom.mail.personal.merge_fields import columns_in
 from postroom.observability import spans
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.draft_compilation import DraftCompilation
 from postroom.services.messages.drafts.draft_contents import (
@@ -60,6 +62,7 @@ from postroom.storage import AlreadyExists, Conflict, NotFound, Store
 
 _KIND: Final = "message"
 HTML: Final = MessageFormat.HTML
+AS_IT_IS: Final = ContentChange()
 
 
 class ComposingService(DraftCompilation):
@@ -81,6 +84,7 @@ class ComposingService(DraftCompilation):
         self._publishing = publishing
         self._bodies = MessageBodies(store)
         self._files = AttachedFiles(store)
+        self._tests = AbTestRows(store)
         self.versions = MessageVersions(store)
 
     async def create(
@@ -275,10 +279,18 @@ class ComposingService(DraftCompilation):
         return message if is_same and message.status is MessageStatus.DRAFT else None
 
     async def schedule(
-        self, ref: str, at: datetime | None = None, *, etag: str | None = None
+        self,
+        ref: str,
+        at: datetime | None = None,
+        *,
+        etag: str | None = None,
+        part: Part | None = None,
     ) -> Message:
-        """Schedule a draft for this time, its own, or now. `Incomplete`, `NotNow`, `Overtaken`."""
+        """Schedule a draft for this time, its own, or now; to a part of its audience only if it is
+        a variant of an A/B test. `Incomplete`, `NotNow`, `Overtaken`."""
         old = await self._draft(ref, etag)
+        if part is None:
+            await self._tests.check_free(old.ref)
         content, bodies = await self.checked(old)
         used = columns_in(content.subject, content.preheader, bodies.html, bodies.text)
         new = with_status(
@@ -291,6 +303,7 @@ class ComposingService(DraftCompilation):
             list_zone=await self._messages.zone_of(content.list_name) if old.local_time else "",
             scheduled_at=checked_time(at or old.scheduled_at or clock.now()),
             ready_by="",
+            part=part,
             web_key=old.web_key or new_web_key(),
             trace=spans.traceparent(),
         )
@@ -311,6 +324,8 @@ class ComposingService(DraftCompilation):
         _check_etag(old, etag)
         if old.retry_of is not None:
             raise NotNow(f"the message {ref} retries another one: cancel it instead")
+        if old.part is not None:
+            raise NotNow(f"the message {ref} is part of an A/B test: cancel the test instead")
         bodies = source_bodies(await self.content(old))
         new = with_status(
             with_bodies(old, bodies),
@@ -321,11 +336,20 @@ class ComposingService(DraftCompilation):
         await self._bodies.write(new, bodies)
         return await self._replace(old, new, keeps=False)
 
-    async def duplicate(self, ref: str, who: str) -> Message:
-        """Create a draft with the content of any message, without its time."""
+    async def duplicate(
+        self,
+        ref: str,
+        who: str,
+        change: ContentChange = AS_IT_IS,
+        *,
+        new_ref: MessageRef | None = None,
+    ) -> Message:
+        """Create a draft with the content of any message, apart from a change, without its time.
+        With `new_ref` it can be repeated, and creates one draft."""
         message, content = await self.read(ref)
-        change = change_to(msgspec.structs.replace(content, scheduled_at=None))
-        return await self.create(change, who, files=await self._files.contents(message))
+        content = msgspec.structs.replace(content, scheduled_at=None, **storable(change))
+        files = await self._files.contents(message)
+        return await self.create(change_to(content), who, ref=new_ref, files=files)
 
     async def hand_over(
         self, ref: str, who: str, *, is_ready: bool = True, etag: str | None = None

@@ -29,6 +29,7 @@ from postroom.domain.messages.messages import (
 from postroom.domain.plain_text import one_line
 from postroom.errors import PostroomError
 from postroom.services.audience.suppression.delivery_limits import percent
+from postroom.services.audience.targeting.follow_ups import follow_ups
 from postroom.services.messages.sending.hold_rows import describe, why_all_wait
 from postroom.services.messages.sending.holds import Hold, Holds
 from postroom.services.messages.sending.progress import Progress
@@ -92,7 +93,8 @@ async def details(visit: Visit) -> Response:
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
     estimate = None
     is_waiting = message.queued_at is None and message.status not in FINAL
-    if is_waiting and message.audience.is_everybody:  # a part of a list takes a while to count
+    is_whole_list = message.audience.is_everybody and message.part is None
+    if is_waiting and is_whole_list:  # a part of a list takes a while to count
         limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
     results = await visit.services.results.of_message(message)
@@ -106,6 +108,8 @@ async def details(visit: Visit) -> Response:
         time_left=_time_left(message, progress),
         took=_took(message),
         retried_by=retried_by,
+        follow_ups=set(follow_ups(message)),
+        ab_test=message.part and await visit.services.ab_tests.rows.of(message.ref),
         results=results,
         timeline=timeline_of(results.engagement),
         percent=percent,

@@ -1,4 +1,4 @@
-"""`/messages/{ref}/…`: schedule a draft, unschedule, duplicate, and send tests."""
+"""`/messages/{ref}/…`: schedule a draft, unschedule, duplicate, follow up, and send tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.services.resources.messages import (
 )
 from postroom.web.api.documenting import IF_MATCH, call
 from postroom.web.api.fields import RefPath
-from postroom.web.api.messages.message_models import Schedule, Test, storable
+from postroom.web.api.messages.message_models import NewFollowUp, Schedule, Test, storable
 from postroom.web.api.messages.messages import (
     describe,
     describe_scheduled,
@@ -98,6 +98,20 @@ async def duplicate_message(request: Request, ref: RefPath) -> Response:
     """Create a draft with the content of a message."""
     services = services_of(request)
     draft = await services.composing.duplicate(ref, author_of(request))
+    return respond_created(await describe(services, draft))
+
+
+@router.post(
+    "/messages/{ref}/follow-up",
+    **call(
+        Scope.MESSAGES, MessageResource, 404, 409, right=ListRight.EDIT, status=201, with_etag=True
+    ),
+)
+async def follow_up_message(request: Request, ref: RefPath, body: NewFollowUp) -> Response:
+    """Create a draft with the content of a sent message, another subject, and a part of its
+    audience. `unclicked` requires tracking per person, which is not available yet: 409."""
+    services = services_of(request)
+    draft = await services.follow_ups.create(ref, body.to, body.subject, author_of(request))
     return respond_created(await describe(services, draft))
 
 

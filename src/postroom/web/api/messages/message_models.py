@@ -13,6 +13,7 @@ from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import MessageFormat
 from postroom.domain.messages.tracking import TRACKS, parse_track
 from postroom.sender.draft_mail import MOST_TESTS
+from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.storage.limits import EARLIEST
 from postroom.web.api.fields import (
@@ -236,6 +237,20 @@ class Schedule(Body):
         Moment | None, Field(description="If omitted: the time of the draft, or now.")
     ] = None
     require_recipients: RequireRecipients = False
+
+
+class NewFollowUp(Body):
+    """The subject of a follow-up, and who gets it."""
+
+    subject: Subject
+    to: Annotated[
+        FollowUp,
+        Field(
+            strict=False,
+            description="`new`: everyone in the audience who has not received the message."
+            " `unclicked`: everyone who received it and is not known to have clicked.",
+        ),
+    ] = FollowUp.NEW
 
 
 class Test(Body):

@@ -1,4 +1,4 @@
-"""What is done with a draft as a whole: schedule, unschedule, duplicate, hand over."""
+"""What is done with a draft as a whole: schedule, unschedule, duplicate, hand over, follow up."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.errors import Incomplete, Overtaken
+from postroom.domain.errors import Incomplete, Invalid, Overtaken
+from postroom.domain.messages.ab_tests import ENDED
 from postroom.domain.messages.canaries import canary_for
-from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.messages import LONGEST_SUBJECT, MessageStatus
+from postroom.services.audience.targeting.follow_ups import FollowUp, check_follow_up
 from postroom.web.admin.messages.drafting.editor import show_editor
 from postroom.web.admin.messages.drafting.message_drafts import (
     broken_pictures,
@@ -65,6 +67,9 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
     message, content = await visit.services.composing.read(ref)
     if message.status is not MessageStatus.DRAFT:
         return visit.redirect(f"/messages/{ref}")
+    test = await visit.services.ab_tests.rows.of(ref)
+    if test is not None and test.state not in ENDED:
+        return visit.redirect(f"/messages/{ref}/ab-test", "This draft is a variant of an A/B test.")
     try:
         content, bodies = await visit.services.composing.checked(message)
     except Incomplete as exc:
@@ -106,6 +111,35 @@ async def duplicate(visit: Visit) -> Response:
     return visit.redirect(f"/messages/{made.ref}/edit", "Duplicated. The original is unchanged.")
 
 
+async def follow_up(visit: Visit) -> Response:
+    """Ask for another subject, then create a draft to some of the audience of a sent message."""
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    given = visit.parameter("to") or await visit.text("to")
+    kind = FollowUp(given) if given in set(FollowUp) else FollowUp.NEW
+    check_follow_up(message, kind)
+    subject, problem = message.subject, ""
+    if visit.request.method == "POST":
+        subject = await visit.text("subject")
+        try:
+            made = await visit.services.follow_ups.create(
+                message.ref, kind, subject, visit.who.email
+            )
+        except Invalid as exc:
+            problem = exc.problem
+        else:
+            await visit.audit("created draft", made.ref)
+            return visit.redirect(f"/messages/{made.ref}/edit", "Draft created.")
+    return visit.render(
+        "admin/messages/follow_up.html",
+        status=422 if problem else 200,
+        message=message,
+        kind=kind.value,
+        subject=subject,
+        problem=problem,
+        longest=LONGEST_SUBJECT,
+    )
+
+
 async def take_back(visit: Visit) -> Response:
     """Make a draft that was handed over one that is still being written."""
     ref = visit.parameter("ref")
@@ -126,5 +160,6 @@ VIEWS = (
         uses_rules=False,
     ),
     View("/messages/{ref}/duplicate", duplicate, right=ListRight.EDIT, methods=("POST",)),
+    View("/messages/{ref}/follow-up", follow_up, right=ListRight.EDIT, methods=("GET", "POST")),
     View("/messages/{ref}/take-back", take_back, right=ListRight.EDIT, methods=("POST",)),
 )

@@ -1,0 +1,61 @@
+"""Reads the recipients of a message that goes to a part of its audience only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from postroom.domain.audience.addresses import AddressKey, address_key
+from postroom.domain.messages.buckets import ALL_BUCKETS, Part, bucket_of
+from postroom.domain.messages.pages import PAGE_SIZE
+from postroom.scheduler.members import Members, MembersReader
+from postroom.services.audience.targeting.received_messages import (
+    MessageRecipients,
+    ReceivedMessages,
+)
+
+_ENOUGH = 5 * PAGE_SIZE  # pages are full, however small the part is
+
+
+class PartOfMembers:
+    """Those members who belong to a part of the audience."""
+
+    def __init__(self, members: MembersReader, part: Part, others: MessageRecipients) -> None:
+        """`others` are the recipients of the messages that the part is without."""
+        self._members = members
+        self._part = part
+        self._others = others
+        self._returned: AddressKey | None = None
+        self._reached: AddressKey | None = None
+
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
+        if key is None or key != self._returned:
+            self._reached = key
+        found = Members({}, {}, {})
+        while len(found.guids) < _ENOUGH:
+            more = await self._members.after(self._reached, check)
+            if not more.guids:
+                break
+            self._reached = address_key(next(reversed(more.guids)))
+            await self._add(found, more)
+        if found.guids:
+            self._returned = address_key(next(reversed(found.guids)))
+        return found
+
+    async def _add(self, found: Members, more: Members) -> None:
+        key, buckets = self._part.key, self._part.buckets
+        guids = more.guids
+        if buckets != ALL_BUCKETS:
+            guids = {a: guid for a, guid in guids.items() if bucket_of(key, guid) in buckets}
+        if self._others.is_needed and guids:
+            await self._others.look_up(list(guids))
+            left_out = set[AddressKey]().union(*self._others.received.values())
+            guids = {a: guid for a, guid in guids.items() if address_key(a) not in left_out}
+        found.guids.update(guids)
+        found.values.update((a, more.values[a]) for a in guids if a in more.values)
+        found.numbers.update((a, more.numbers[a]) for a in guids if a in more.numbers)
+
+
+async def part_of(members: MembersReader, part: Part, messages: ReceivedMessages) -> MembersReader:
+    """Return what reads the members of a part. `NoSuch` if a message that it is without no longer
+    exists."""
+    return PartOfMembers(members, part, await messages.planned(part.without))

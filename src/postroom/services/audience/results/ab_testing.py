@@ -1,0 +1,385 @@
+"""A/B tests: prepared by people, and advanced by the process of the scheduler.
+
+A person's request only changes the row of the test. `advance` does everything else, step by step:
+each step can be repeated, and is recorded only when all of it is done. It is called by one process
+at a time, so that what cancels a test comes after what it cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.ab_tests import (
+    LETTERS,
+    MOST_VARIANTS,
+    SHARE,
+    WAIT_MINUTES,
+    AbState,
+    AbTest,
+    Figures,
+    Verdict,
+    check_state,
+    is_planned,
+    judged,
+    parse_share,
+    parse_wait,
+    ranges,
+)
+from postroom.domain.messages.buckets import Part
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus, check_transition
+from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.services.audience.results.message_results import ResultService
+from postroom.services.concurrency import retry_on_conflict
+from postroom.services.events import EventService
+from postroom.services.messages.ab_test_rows import AbTestRows, known_test
+from postroom.services.messages.drafts.composing import ComposingService
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_contents import InboxLines, NewBodies, checked_time
+from postroom.services.messages.sending.outcomes import OutcomeService
+
+
+class AbVariant(msgspec.Struct, frozen=True):
+    """A variant of a test with its numbers; `message` is None if it was deleted."""
+
+    ref: MessageRef
+    letter: str
+    message: Message | None
+    figures: Figures = Figures()
+
+
+class AbView(msgspec.Struct, frozen=True):
+    """A test with everything that is known about it. `verdict` is the one of the numbers so far,
+    about those of `judged` by their places."""
+
+    test: AbTest
+    variants: tuple[AbVariant, ...]
+    rest: Message | None = None
+    verdict: Verdict | None = None
+    judged: tuple[AbVariant, ...] = ()
+    decides_at: datetime | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """Return its messages: working with a test requires a right on the lists of each."""
+        found = [each.message for each in self.variants]
+        return [each for each in (*found, self.rest) if each is not None]
+
+    @property
+    def best(self) -> AbVariant | None:
+        return None if self.verdict is None else self.judged[self.verdict.best]
+
+
+class AbTestService:
+    def __init__(
+        self,
+        rows: AbTestRows,
+        messages: MessageService,
+        composing: ComposingService,
+        outcomes: OutcomeService,
+        results: ResultService,
+        events: EventService,
+    ) -> None:
+        self.rows = rows
+        self._messages = messages
+        self._composing = composing
+        self._outcomes = outcomes
+        self._results = results
+        self._events = events
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def get(self, ref: str) -> AbTest:
+        """Return the test that a message is in. `NoSuch`."""
+        return known_test(await self.rows.of(ref), ref)
+
+    async def view(self, test: AbTest) -> AbView:
+        """Return a test with its messages and numbers."""
+        variants = tuple([await self._variant(test, ref) for ref in test.variants])
+        rest = await self._find(test.rest) if test.rest else None
+        live = tuple(each for each in variants if _is_live(each.message) and each.figures.accepted)
+        if len(live) < 2:
+            return AbView(test, variants, rest, decides_at=_decides_at(test, variants))
+        verdict = judged([each.figures for each in live])
+        return AbView(test, variants, rest, verdict, live, _decides_at(test, variants))
+
+    # -- preparing ---------------------------------------------------------------------------
+
+    async def create(self, ref: str, who: str) -> AbTest:
+        """Make a draft the first variant of a new test. `NotNow`, `Exists`, `NoSuch`."""
+        message = await self._messages.get(ref)
+        if message.status is not MessageStatus.DRAFT:
+            raise NotNow(f"the message {ref} is {message.status}: an A/B test begins with a draft")
+        return await self.rows.insert(AbTest(message.ref, (message.ref,), clock.now(), who))
+
+    async def add(self, ref: str, change: ContentChange, who: str) -> Message:
+        """Add a variant: a duplicate of the first one with this change. `NotNow`, `Invalid`.
+
+        Its reference is recorded first; one that an interruption left without a message counts as
+        deleted.
+        """
+
+        async def record() -> AbTest:
+            test = await self.get(ref)
+            check_state(test, AbState.DRAFT)
+            existing = [each for each in test.variants if await self._find(each) is not None]
+            if test.key not in existing:
+                raise NotNow(f"the first variant of the A/B test, {test.key}, was deleted")
+            if len(existing) == MOST_VARIANTS:
+                raise NotNow(f"an A/B test has at most {MOST_VARIANTS} variants")
+            return await self.rows.save(
+                msgspec.structs.replace(test, variants=(*existing, new_ref()))
+            )
+
+        test = await retry_on_conflict(record, "A/B test", ref)
+        change = msgspec.structs.replace(change, published=False)
+        return await self._composing.duplicate(
+            test.key, who, change, new_ref=MessageRef(test.variants[-1])
+        )
+
+    async def start(
+        self,
+        ref: str,
+        *,
+        share: int = SHARE,
+        wait_minutes: int = WAIT_MINUTES,
+        at: datetime | None = None,
+    ) -> AbTest:
+        """Start a test at this time, at that of its first variant, or now. The variants are
+        scheduled within seconds. `NotNow`, `Invalid`, `Incomplete`."""
+        parse_share(share)
+        parse_wait(wait_minutes)
+
+        async def save() -> AbTest:
+            test = await self.get(ref)
+            check_state(test, AbState.DRAFT)
+            found = [await self._find(each) for each in test.variants]
+            variants = [each for each in found if each is not None]
+            await self._check_variants(test, variants)
+            return await self.rows.save(
+                msgspec.structs.replace(
+                    test,
+                    variants=tuple(each.ref for each in variants),
+                    state=AbState.STARTING,
+                    share=share,
+                    wait_minutes=wait_minutes,
+                    scheduled_at=checked_time(at or variants[0].scheduled_at or clock.now()),
+                    rest=new_ref(),
+                )
+            )
+
+        return await retry_on_conflict(save, "A/B test", ref)
+
+    async def choose(self, ref: str, winner: str, who: str) -> AbTest:
+        """End the test now with the variant that a person has chosen. `NotNow`, `Invalid`."""
+
+        async def save() -> AbTest:
+            test = await self.get(ref)
+            check_state(test, AbState.RUNNING)
+            view = await self.view(test)
+            chosen = next((each for each in view.variants if each.ref == winner), None)
+            if chosen is None or chosen.message is None:
+                raise Invalid("winner", f"{winner[:20]} is no variant of this A/B test")
+            if not all(each.message is None or is_planned(each.message) for each in view.variants):
+                raise NotNow("the variants are not being sent yet: wait until they are")
+            return await self.rows.save(_decided(view, MessageRef(winner), chosen_by=who))
+
+        return await retry_on_conflict(save, "A/B test", ref)
+
+    async def cancel(self, ref: str) -> AbTest:
+        """End a test: nothing is sent to the rest, and variants whose sending has not started are
+        cancelled, within seconds. One that has not been started is removed, and its variants become
+        ordinary drafts. `NotNow`."""
+
+        async def save() -> AbTest:
+            test = await self.get(ref)
+            if test.state is AbState.DRAFT:
+                await self.rows.remove(test)
+                return msgspec.structs.replace(test, state=AbState.CANCELLED)
+            check_state(test, AbState.STARTING, AbState.RUNNING, AbState.DECIDED)
+            return await self.rows.save(msgspec.structs.replace(test, state=AbState.CANCELLING))
+
+        return await retry_on_conflict(save, "A/B test", ref)
+
+    # -- advancing ---------------------------------------------------------------------------
+
+    async def advance(self, key: MessageRef) -> AbTest:
+        """Do what the state of a test requires now; return the test. Can be repeated after an
+        interruption. `NoSuch`, `Overtaken` if a person has changed it meanwhile."""
+        test = known_test(await self.rows.get(key), key)
+        steps = {
+            AbState.STARTING: self._start_variants,
+            AbState.RUNNING: self._decide,
+            AbState.DECIDED: self._send_rest,
+            AbState.CANCELLING: self._cancel_messages,
+        }
+        while (step := steps.get(test.state)) is not None:
+            before = test
+            try:
+                test = await step(test)
+            except Overtaken:
+                raise
+            except DomainError as exc:
+                return await self._note_problem(before, str(exc))
+            if test.state is before.state:
+                break
+        return test
+
+    async def _start_variants(self, test: AbTest) -> AbTest:
+        shares = ranges(test.share, len(test.variants))
+        for ref, buckets in zip(test.variants, shares, strict=True):
+            message = await self._find(ref)
+            if message is None:
+                continue
+            if message.status is MessageStatus.DRAFT:
+                part = Part(test.key, buckets)
+                await self._composing.schedule(ref, test.scheduled_at, part=part)
+            elif message.part is None:  # at the very moment at which the test was started
+                raise NotNow(f"the message {ref} was scheduled without the test: cancel the test")
+        return await self._save(test, state=AbState.RUNNING, problem="")
+
+    async def _decide(self, test: AbTest) -> AbTest:
+        """Decide if it is time. Nobody may be added to a variant afterwards: the rest goes to those
+        who are recipients of none."""
+        view = await self.view(test)
+        if not any(_is_live(each.message) for each in view.variants):
+            await self._record(test, "ended: all variants were cancelled")
+            return await self._save(test, state=AbState.CANCELLED, problem="no variant was sent")
+        if view.decides_at is None or clock.now() < view.decides_at:
+            return test
+        saved = await self.rows.save(_decided(view))
+        words = f"variant {saved.letter(saved.winner)} won" if saved.winner else "no clear winner"
+        await self._record(saved, f"decided: {words} ({saved.confidence:.0%} confidence)")
+        return saved
+
+    async def _send_rest(self, test: AbTest) -> AbTest:
+        """Create the message to the rest of the audience, with the content of a variant."""
+        source = await self._messages.get(test.source)
+        existing = [each for each in test.variants if await self._find(each) is not None]
+        bodies = await self._messages.bodies(source)
+        files = await self._messages.files(source)
+        await self._messages.create(
+            source.list_name,
+            source.subject,
+            NewBodies(bodies.html, bodies.text or ""),  # the same email: no text is generated
+            clock.now(),
+            audience=source.audience,
+            lines=InboxLines(source.preheader, source.from_name, source.reply_to),
+            track=source.track,
+            attachments=source.attachments,
+            files={
+                attachment.hash: file.content
+                for attachment, file in zip(source.attachments, files, strict=True)
+            },
+            ref=test.rest,
+            part=Part(test.key, without=tuple(existing)),
+        )
+        return await self._save(test, state=AbState.DONE, problem="")
+
+    async def _cancel_messages(self, test: AbTest) -> AbTest:
+        for ref in (*test.variants, test.rest):
+            message = await self._find(ref)
+            if message is None or message.status in FINAL or message.part is None:
+                continue
+            if ref == test.rest or message.queued_at is None:
+                await self._messages.cancel(ref)
+        return await self._save(test, state=AbState.CANCELLED)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    async def _check_variants(self, test: AbTest, variants: Sequence[Message]) -> None:
+        """Raise `NotNow`, `Incomplete` or `Invalid` unless the variants can be sent."""
+        if not variants or variants[0].ref != test.key:
+            raise NotNow(f"the first variant of the A/B test, {test.key}, was deleted")
+        if len(variants) < 2:
+            raise NotNow("an A/B test needs at least two variants: add one")
+        first = variants[0]
+        for letter, each in zip(LETTERS, variants, strict=False):
+            check_transition(each.status, MessageStatus.PENDING)
+            if (each.lists, each.audience) != (first.lists, first.audience):
+                raise Invalid("variants", f"variant {letter} goes to another audience than A")
+            if each.track is not first.track:
+                raise Invalid("variants", f"variant {letter} measures other things than A")
+            try:
+                await self._composing.checked(each)
+            except Invalid as exc:
+                raise Invalid("variants", f"variant {letter} cannot be sent: {exc}") from exc
+
+    async def _variant(self, test: AbTest, ref: MessageRef) -> AbVariant:
+        message = await self._find(ref)
+        if message is None or message.queued_at is None:
+            return AbVariant(ref, test.letter(ref), message)
+        results = await self._results.of_message(message)
+        accepted = (await self._outcomes.counts(message)).accepted
+        figures = Figures(accepted, results.clicked, results.unsubscribed)
+        return AbVariant(ref, test.letter(ref), message, figures)
+
+    async def _find(self, ref: str) -> Message | None:
+        try:
+            return await self._messages.get(ref)
+        except NoSuch:
+            return None
+
+    async def _save(self, test: AbTest, **changes: object) -> AbTest:
+        return await self.rows.save(msgspec.structs.replace(test, **changes))
+
+    async def _note_problem(self, test: AbTest, problem: str) -> AbTest:
+        if test.problem == problem:
+            return test
+        await self._record(test, f"waits: {problem}")
+        return await self._save(test, problem=problem)
+
+    async def _record(self, test: AbTest, what: str) -> None:
+        message = await self._find(test.key)
+        name = f"“{message.subject}”" if message else f"the message {test.key}"
+        await self._events.record(
+            "scheduler", f"A/B test of {name} {what}", subject=f"message:{test.key}"
+        )
+
+
+def _is_live(message: Message | None) -> bool:
+    """Return whether a variant takes part: it was neither deleted nor cancelled."""
+    return message is not None and message.status is not MessageStatus.CANCELLED
+
+
+def _decides_at(test: AbTest, variants: Sequence[AbVariant]) -> datetime | None:
+    """Return when the waiting time is over; None if it has not begun for all variants, or one is
+    paused."""
+    if test.state is not AbState.RUNNING:
+        return None
+    begun: list[datetime] = []
+    for each in variants:
+        message = each.message
+        if message is None or message.status is MessageStatus.CANCELLED:
+            continue
+        is_paused = message.status is MessageStatus.PAUSED
+        if is_paused or message.queued_at is None or not is_planned(message):
+            return None
+        begun.append(message.queued_at)
+    return max(begun) + timedelta(minutes=test.wait_minutes) if begun else None
+
+
+def _decided(view: AbView, winner: MessageRef | None = None, chosen_by: str = "") -> AbTest:
+    """Return the test with its decision: what a person chose, or what the numbers say. Without a
+    winner, the first variant that takes part is sent to the rest."""
+    verdict = view.verdict
+    if winner is None:
+        place = None if verdict is None else verdict.winner
+        winner = MessageRef("") if place is None else view.judged[place].ref
+    live = (each.ref for each in view.variants if _is_live(each.message))
+    return msgspec.structs.replace(
+        view.test,
+        state=AbState.DECIDED,
+        winner=winner,
+        source=winner or next(live),
+        chosen_by=chosen_by,
+        criterion=None if verdict is None else verdict.criterion,
+        confidence=0.0 if verdict is None else verdict.confidence,
+        decided_at=clock.now(),
+        problem="",
+    )

@@ -1,0 +1,303 @@
+"""A/B tests: started, decided by numbers or people, cancelled, and interrupted at any write."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
+from postroom.domain.messages.ab_tests import AbState, Criterion
+from postroom.domain.messages.messages import MessageStatus
+from postroom.scheduler.retention import Retention
+from postroom.services.audience.targeting.follow_ups import FollowUp
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import days, open_refs
+from tests.integration.usecases.messages.ab_testing import (
+    WHO,
+    click,
+    deliver,
+    end_wait,
+    prepared,
+    recipients,
+    running,
+    unsubscribe,
+)
+from tests.integration.usecases.pages import fan_out_whole
+
+
+async def test_variants_are_drafts_of_their_own(services: Services, store: Store) -> None:
+    test = await prepared(services, store, variants=4)
+    found = [await services.messages.get(ref) for ref in test.variants]
+    assert [each.subject for each in found] == [f"Subject {letter}" for letter in "ABCD"]
+    assert {each.status for each in found} == {MessageStatus.DRAFT}
+    with pytest.raises(NotNow, match="at most 4 variants"):
+        await services.ab_tests.add(test.key, ContentChange(subject="E"), WHO)
+    for ref in test.variants:
+        with pytest.raises(Exists):
+            await services.ab_tests.create(ref, WHO)
+        with pytest.raises(NotNow, match="is a variant of an A/B test"):
+            await services.composing.schedule(ref)
+    await services.messages.delete(test.variants[1])
+    await services.ab_tests.add(test.key, ContentChange(from_name="Eve"), WHO)
+    assert len((await services.ab_tests.get(test.key)).variants) == 4
+
+
+async def test_a_test_that_cannot_be_sent_is_not_started(services: Services, store: Store) -> None:
+    test = await prepared(services, store)
+    second = test.variants[1]
+    composing = services.composing
+    for change, words in (
+        (ContentChange(body="{{ nothing }}"), "variant B cannot be sent: .*nothing"),
+        (ContentChange(body="x", track="aggregate"), "variant B measures other things"),
+        (ContentChange(track="off", exclude_segments=["some"]), "variant B goes to another"),
+    ):
+        await composing.change(second, change, WHO)
+        with pytest.raises(Invalid, match=words):
+            await services.ab_tests.start(test.key)
+    await services.messages.delete(second)
+    with pytest.raises(NotNow, match="at least two variants"):
+        await services.ab_tests.start(test.key)
+    for share, wait in ((1, 60), (20, 0)):
+        with pytest.raises(Invalid):
+            await services.ab_tests.start(test.key, share=share, wait_minutes=wait)
+    cancelled = await services.ab_tests.cancel(test.key)
+    assert cancelled.state is AbState.CANCELLED
+    with pytest.raises(NoSuch):
+        await services.ab_tests.get(test.key)
+    assert (await composing.schedule(test.key)).part is None, "an ordinary draft again"
+    with pytest.raises(NotNow, match="begins with a draft"):
+        await services.ab_tests.create(test.key, WHO)
+
+
+async def test_clicks_decide_where_they_are_measured(services: Services, store: Store) -> None:
+    test = await running(services, store, people=160, track="aggregate")
+    await click(services, test.variants[1], 25)
+    await click(services, test.variants[0], 5)
+    await unsubscribe(services, test.variants[1], 2)
+    early = await services.ab_tests.advance(test.key)
+    assert early.state is AbState.RUNNING, "the waiting time is not over"
+    view = await services.ab_tests.view(early)
+    assert view.best is not None
+    assert (view.best.letter, view.decides_at is not None) == ("B", True)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    assert (done.state, done.winner, done.criterion) == (
+        AbState.DONE, test.variants[1], Criterion.CLICKS,
+    )  # fmt: skip
+    assert done.confidence > 0.99
+    rest = await services.messages.get(done.rest)
+    assert (rest.subject, rest.published) == ("Subject B", False)
+    assert await services.ab_tests.advance(test.key) == done, "it ends once"
+    assert await services.ab_tests.rows.open_ones() == []
+    with pytest.raises(NotNow, match="the test instead"):
+        await services.composing.unschedule(rest.ref)
+
+
+async def test_without_tracking_the_fewest_unsubscribes_decide(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store, people=200)
+    await unsubscribe(services, test.variants[0], 20)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    assert (done.winner, done.criterion) == (test.variants[1], Criterion.UNSUBSCRIBES)
+    rest = await deliver(store, done.rest)
+    assert rest.subject == "Subject B"
+    events = (await services.events.page()).events
+    assert any("variant B won" in each.text for each in events)
+
+
+async def test_a_person_may_choose_before(services: Services, store: Store) -> None:
+    test = await prepared(services, store)
+    with pytest.raises(NotNow, match="is draft"):
+        await services.ab_tests.choose(test.key, test.key, WHO)
+    await services.ab_tests.start(test.key, share=50)
+    await services.ab_tests.advance(test.key)
+    with pytest.raises(NotNow, match="not being sent yet"):
+        await services.ab_tests.choose(test.key, test.key, WHO)
+    for ref in test.variants:
+        await deliver(store, ref)
+    with pytest.raises(Invalid, match="no variant"):
+        await services.ab_tests.choose(test.key, "123456789012345678", WHO)
+    await services.ab_tests.choose(test.key, test.variants[1], WHO)
+    done = await services.ab_tests.advance(test.key)
+    assert (done.state, done.winner, done.chosen_by) == (AbState.DONE, test.variants[1], WHO)
+
+
+async def test_it_waits_for_a_paused_variant_and_goes_on_without_a_cancelled_one(
+    services: Services, store: Store
+) -> None:
+    test = await prepared(services, store, variants=3)
+    await services.ab_tests.start(test.key, share=60)
+    await services.ab_tests.advance(test.key)
+    first, second, third = test.variants
+    await deliver(store, first)
+    await fan_out_whole(store, second)
+    await services.messages.pause(second)
+    await services.messages.cancel(third)  # before anybody got it
+    await end_wait(services, test.key)
+    assert (await services.ab_tests.advance(test.key)).state is AbState.RUNNING
+    await services.messages.resume(second)
+    planned = await recipients(services, await services.messages.get(second))
+    done = await services.ab_tests.advance(test.key)
+    assert (done.state, done.source) == (AbState.DONE, first)
+    rest = await recipients(services, await fan_out_whole(store, done.rest))
+    assert not rest & planned, "they still get the second variant"
+    got_first = await recipients(services, await services.messages.get(first))
+    assert len(rest | planned | got_first) == 80, "those of the third get the rest"
+
+
+async def test_cancelling_stops_what_has_not_begun(services: Services, store: Store) -> None:
+    test = await prepared(services, store)
+    await services.ab_tests.start(test.key, at=days(1))
+    await services.ab_tests.advance(test.key)
+    assert await open_refs(services) == sorted(test.variants)
+    with pytest.raises(NotNow, match="cancel the test instead"):
+        await services.composing.unschedule(test.key)
+    await services.ab_tests.cancel(test.key)
+    assert (await services.ab_tests.advance(test.key)).state is AbState.CANCELLED
+    for ref in test.variants:
+        assert (await services.messages.get(ref)).status is MessageStatus.CANCELLED
+    with pytest.raises(NotNow, match="is cancelled"):
+        await services.ab_tests.cancel(test.key)
+
+
+async def test_cancelling_keeps_the_rest_from_being_sent(services: Services, store: Store) -> None:
+    test = await running(services, store)
+    await services.ab_tests.cancel(test.key)
+    done = await services.ab_tests.advance(test.key)
+    assert done.state is AbState.CANCELLED
+    assert {(await services.messages.get(each)).status for each in test.variants} == {
+        MessageStatus.COMPLETED
+    }
+    with pytest.raises(NoSuch):
+        await services.messages.get(done.rest)
+
+
+async def test_a_message_that_a_suspended_process_adds_after_the_end_is_not_sent(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    found = await services.ab_tests.get(test.key)
+    await services.ab_tests.rows.save(msgspec.structs.replace(found, state=AbState.CANCELLED))
+    rest = await fan_out_whole(store, done.rest)
+    assert (rest.status, rest.queued_pages) == (MessageStatus.PAUSED, 0)
+    assert rest.reason == "its A/B test was cancelled"
+
+
+async def test_without_any_variant_left_it_ends(services: Services, store: Store) -> None:
+    test = await prepared(services, store)
+    await services.ab_tests.start(test.key, at=days(1))
+    await services.ab_tests.advance(test.key)
+    for ref in test.variants:
+        await services.messages.delete(ref)
+    assert (await services.ab_tests.advance(test.key)).state is AbState.CANCELLED
+
+
+async def test_a_problem_is_shown_and_goes_away(services: Services, store: Store) -> None:
+    test = await prepared(services, store)
+    await services.ab_tests.start(test.key)
+    await services.composing.change(test.variants[1], ContentChange(subject=""), WHO)
+    for _ in range(2):
+        stuck = await services.ab_tests.advance(test.key)
+        assert (stuck.state, "subject" in stuck.problem) == (AbState.STARTING, True)
+    await services.composing.change(test.variants[1], ContentChange(subject="Hi"), WHO)
+    found = await services.ab_tests.advance(test.key)
+    assert (found.state, found.problem) == (AbState.RUNNING, "")
+
+
+async def test_new_subscribers_after_the_test_do_not_include_those_of_the_variants(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    rest = await deliver(store, done.rest)
+    await services.subscriptions.add(rest.list_name, "late@example.com", verified=True)
+    with pytest.raises(NotNow, match="message to the rest"):
+        await services.follow_ups.create(test.key, FollowUp.NEW, "Again", WHO)
+    draft = await services.follow_ups.create(rest.ref, FollowUp.NEW, "Again", WHO)
+    await services.composing.schedule(draft.ref)
+    queued = await fan_out_whole(store, draft.ref)
+    assert await recipients(services, queued) == {"late@example.com"}
+
+
+async def test_retention_removes_the_test_with_its_first_variant(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    await deliver(store, done.rest)
+    kept = timedelta(seconds=-1)
+    assert await Retention(services, archive=kept, events=None).remove_old() == 3
+    for ref in (*test.variants, done.rest):
+        with pytest.raises(NoSuch):
+            await services.ab_tests.get(ref)
+
+
+async def test_each_step_can_be_interrupted_after_any_write(
+    services: Services, store: Store, engine: str
+) -> None:
+    """Whatever the process was doing, the next one finishes it: two variants, one rest."""
+    await services.lists.create("steps", "Steps", "news@contoso.example")
+    for number in range(12):
+        await services.subscriptions.add("steps", f"user{number}@example.com", verified=True)
+    content = ContentChange(list_name="steps", subject="A", body="<p>Hi</p>", text="")
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        first = await services.composing.create(content, WHO)
+        test = await services.ab_tests.create(first.ref, WHO)
+        second = await services.ab_tests.add(first.ref, ContentChange(subject="B"), WHO)
+        await services.ab_tests.start(first.ref, share=50)
+
+        async def everything(tests: Services) -> None:
+            await tests.ab_tests.advance(first.ref)
+            for ref in (first.ref, second.ref):
+                if (await services.messages.get(ref)).status is not MessageStatus.COMPLETED:
+                    await deliver(store, ref)
+            found = await services.ab_tests.get(first.ref)
+            if found.state is AbState.RUNNING:
+                await end_wait(services, first.ref)
+            await tests.ab_tests.advance(first.ref)
+
+        await dies(everything(Services(Fated(store, fate))))
+        await everything(services)
+        done = await services.ab_tests.get(test.key)
+        assert (done.state, done.variants) == (AbState.DONE, (first.ref, second.ref))
+        assert await services.ab_tests.rows.open_ones() == []
+        assert await open_refs(services) == [done.rest], "one message to the rest"
+        rest = await deliver(store, done.rest)
+        got = [
+            await recipients(services, await services.messages.get(ref))
+            for ref in (first.ref, second.ref, rest.ref)
+        ]
+        assert sum(map(len, got)) == len(set[str]().union(*got)) == 12
+
+    await cut_after_each_write(attempt, stride=3 if engine == "azure" else 1)
+
+
+async def test_cancelling_can_be_interrupted_after_any_write(
+    services: Services, store: Store, engine: str
+) -> None:
+    await services.lists.create("steps", "Steps", "news@contoso.example")
+    content = ContentChange(list_name="steps", subject="A", body="<p>Hi</p>", text="")
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        first = await services.composing.create(content, WHO)
+        await services.ab_tests.create(first.ref, WHO)
+        second = await services.ab_tests.add(first.ref, ContentChange(subject="B"), WHO)
+        await services.ab_tests.start(first.ref, at=days(1))
+        await services.ab_tests.advance(first.ref)
+        await services.ab_tests.cancel(first.ref)
+        await dies(Services(Fated(store, fate)).ab_tests.advance(first.ref))
+        assert (await services.ab_tests.advance(first.ref)).state is AbState.CANCELLED
+        for ref in (first.ref, second.ref):
+            assert (await services.messages.get(ref)).status is MessageStatus.CANCELLED
+
+    await cut_after_each_write(attempt, stride=2 if engine == "azure" else 1)
