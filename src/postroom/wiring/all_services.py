@@ -30,6 +30,7 @@ from postroom.services.audience.personal_data import TraceService
 from postroom.services.audience.results.engagement import EngagementRows
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.results_over_time import OverTimeService
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.signup.preferences import PreferenceService
 from postroom.services.audience.signup.proofs import ProofService
@@ -160,8 +161,13 @@ class Services:
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
         self.results = ResultService(
-            self.delivery_figures, self.message_unsubscribes, self.engagement, self.link_tables
+            self.messages,
+            self.delivery_figures,
+            self.message_unsubscribes,
+            self.engagement,
+            self.link_tables,
         )
+        self.results_over_time = OverTimeService(self.results)
         self.tracing = TraceService(
             self.lists,
             self.subscriptions,

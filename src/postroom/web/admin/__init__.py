@@ -24,6 +24,7 @@ from postroom.web.admin.audience.subscribers import (
 from postroom.web.admin.configuration import alert_setup, bounce_setup, mail_server
 from postroom.web.admin.messages import (
     bounces,
+    heat_map,
     message_details,
     message_index,
     message_results_page,
@@ -51,6 +52,7 @@ from postroom.web.admin.operations import (
     explorer,
     home,
     providers,
+    results,
     search,
     settings,
     warm_ups,
@@ -66,6 +68,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *groups.VIEWS,
     *api_keys.VIEWS,
     *home.VIEWS,
+    *results.VIEWS,
     *lists.VIEWS,
     *list_access.VIEWS,
     *signup_page.VIEWS,
@@ -92,6 +95,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *recipients.VIEWS,
     *bounces.VIEWS,
     *message_results_page.VIEWS,
+    *heat_map.VIEWS,
     *templates.VIEWS,
     *message_details.VIEWS,
     *pictures.VIEWS,

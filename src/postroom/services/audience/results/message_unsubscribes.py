@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -34,7 +35,7 @@ from postroom.storage import Batch, Entity, KeyRange, Store, StoreDamaged, Upser
 
 log = logging.getLogger(__name__)
 
-_TABLE: Final = "messageunsubscribe"
+TABLE: Final = "messageunsubscribe"
 _DIGITS: Final = 32  # of the digest, in hexadecimal: enough to rule out a collision
 _ROWS: Final = 1000  # the most that one read of the store returns
 # Somebody whose email is in doubt may have received it, and has if they use its link.
@@ -49,7 +50,7 @@ class MessageUnsubscribes:
         messages: MessageService,
         pages: PageRows,
     ) -> None:
-        self._table = store.table(_TABLE)
+        self._table = store.table(TABLE)
         self._subscriptions = subscriptions
         self._messages = messages
         self._pages = pages
@@ -101,13 +102,15 @@ class MessageUnsubscribes:
             page.emails.guid(place) in known and page.emails.outcome(place) in _SENT
             for place in page.emails.places_of(address_key(subscriber.address))
         )
-        return _counted(message.ref, subscriber.guid) if is_recipient else None
+        if not is_recipient:
+            return None
+        return Batch(TABLE, [Upsert(unsubscribe_row(message.ref, subscriber.guid, clock.now()))])
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):
     """Only the key of a row is read."""
 
 
-def _counted(ref: MessageRef, guid: SubscriberGuid) -> Batch:
+def unsubscribe_row(ref: MessageRef, guid: SubscriberGuid, at: datetime) -> Entity:
     row = hashlib.sha256(f"{ref} {guid}".encode()).hexdigest()[:_DIGITS]
-    return Batch(_TABLE, [Upsert(Entity(ref, row, {"LeftAt": clock.now()}))])
+    return Entity(ref, row, {"LeftAt": at})
