@@ -363,6 +363,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "/messages/{ref}/results.csv": ("/messages/{done}/results.csv",),
     "/results": ("/results", "/results?list={list}", "/results?list={other}"),
     "/results.csv": ("/results.csv",),
+    "/messages/{ref}/report": ("/messages/{done}/report", "/messages/{pending}/report"),
     "/messages/{ref}/heat-map": ("/messages/{done}/heat-map",),
     "/messages/audience": ("/messages/audience?list={list}",),
     "/home/messages": ("/home/messages",),

@@ -136,3 +136,19 @@ async def test_an_unmeasured_message_says_so(site: Site, services: Services) -> 
     assert "heat-map" not in page
     rates = (await services.results.of_message(message)).rates
     assert msgspec.structs.astuple(rates)[4:] == (None, None, None)
+
+
+async def test_the_report_is_one_document_with_the_same_numbers(
+    site: Site, services: Services
+) -> None:
+    for number in range(3):
+        await sent(services, number, days=5 - number)
+    message = await sent(services, 4, refused=2)
+    user = await site.user()
+    page = unescape(" ".join((await user.get(f"/messages/{message.ref}/report")).text.split()))
+    for shown in ("50.0\xa0%", "median 10.0 %", "10 recipients: 8 accepted, 2 refused", ONE):
+        assert shown in page
+    assert 'class="bar-opened"' in page
+    assert "uPlot" not in page, "the chart is drawn by the server"
+    pending = await services.messages.create(NAME, "Later", NewBodies(HTML), clock.now())
+    assert "No results yet" in (await user.get(f"/messages/{pending.ref}/report")).text

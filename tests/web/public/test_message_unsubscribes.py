@@ -79,7 +79,7 @@ async def test_every_link_of_an_email_counts_once_for_its_message(
 
     admin = await site.user()
     shown = await admin.get(f"/messages/{message.ref}")
-    [number] = re.findall(r"Unsubscribed</summary>.*?<dd class=\"figure\">(\d+)<", shown.text)
+    [number] = re.findall(r"Unsubscribed</button>.*?<dd class=\"figure\">(\d+)<", shown.text)
     assert number == "2"
     key = (await services.keys.create("of the test")).secret
     headers = {"Authorization": f"Bearer {key}"}

@@ -128,7 +128,9 @@ class ResultService:
 
     async def comparison(self, message: Message) -> Comparison | None:
         """Return the medians of the messages of its list before this one; None if they are too
-        few."""
+        few, or nothing of it was sent yet."""
+        if message.status is MessageStatus.DRAFT or message.queued_at is None:
+            return None
         earlier = await self.newest(COMPARED, list_name=message.list_name, before=message)
         return comparison_with([(each.sent_at, each.results) for each in earlier])
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from postroom import clock
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message
@@ -32,6 +33,7 @@ WIDTH: Final = 1000
 HEIGHT: Final = 120
 _MOST_BARS: Final = 72  # hours: three days
 _MOST_PROVIDERS: Final = 12
+_MOST_REPORTED: Final = 8  # links and providers, so that all fits on one sheet
 _SHARE: Final = 0.4  # of an hour's place, for each of its two bars
 
 
@@ -131,6 +133,20 @@ async def results_of(visit: Visit, message: Message, counts: Counts) -> dict[str
     }
 
 
+async def report(visit: Visit) -> Response:
+    """Show the results on one sheet, to be printed."""
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    counts = message.counts or await visit.services.outcomes.counts(message)
+    return visit.render(
+        "admin/messages/report.html",
+        **await results_of(visit, message, counts),
+        message=message,
+        counts=counts,
+        most_lines=_MOST_REPORTED,
+        now=clock.now(),
+    )
+
+
 async def results_file(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
     found = await visit.services.results.of_message(message)
@@ -178,4 +194,7 @@ def _rates(name: str, rates: RatesResource) -> Iterator[tuple[str, str, float]]:
             yield name, rate, value
 
 
-VIEWS = (View("/messages/{ref}/results.csv", results_file, right=ListRight.VIEW),)
+VIEWS = (
+    View("/messages/{ref}/results.csv", results_file, right=ListRight.VIEW),
+    View("/messages/{ref}/report", report, right=ListRight.VIEW, uses_rules=False),
+)
