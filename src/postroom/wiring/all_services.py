@@ -23,6 +23,7 @@ from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.growth.list_growth import GrowthService, ListCounts
+from postroom.services.audience.growth.list_movements import ListMovements
 from postroom.services.audience.growth.list_sizes import ListSizes
 from postroom.services.audience.list_emails import ListEmailService
 from postroom.services.audience.lists import ListService, LogoService
@@ -118,6 +119,7 @@ class Services:
             store, self.fields, self.lists, self.segments, self.message_rows
         )
         self.growth = GrowthService(store, self.lists)
+        self.movements = ListMovements(store)
         self.sizes = ListSizes(store, self.growth, self.counts)
         self.audiences = AudienceService(store, self.lists, self.fields, self.segments, self.sizes)
         self.list_emails = ListEmailService(self.lists, self.audiences)
@@ -167,7 +169,7 @@ class Services:
             self.engagement,
             self.link_tables,
         )
-        self.results_over_time = OverTimeService(self.results)
+        self.results_over_time = OverTimeService(self.results, self.movements)
         self.tracing = TraceService(
             self.lists,
             self.subscriptions,

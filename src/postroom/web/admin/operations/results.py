@@ -6,6 +6,8 @@ import asyncio
 import csv
 import io
 import json
+from collections.abc import Mapping
+from datetime import date, timedelta
 from typing import Final
 
 import msgspec
@@ -14,6 +16,7 @@ from starlette.responses import Response
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.services.audience.files.cells import protected
+from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.results_over_time import ResultsOverTime
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results_over_time import describe_results_over_time
@@ -26,6 +29,10 @@ _MOST_PROVIDERS: Final = 12
 _LISTS_LOOKED_AT: Final = 20
 _LEAST_DRAWN: Final = 2  # messages of a chart
 _COUNTS: Final = ("accepted", "delivered", "bounced", "complained", "unsubscribed")
+BAR_WIDTH: Final = 1000
+BAR_HEIGHT: Final = 120
+_BAR_SHARE: Final = 0.7  # of a week's place
+_LEAST_WEEKS: Final = 13  # so that the bars of a few weeks are not wide
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -37,6 +44,26 @@ class WeekCell(msgspec.Struct, frozen=True):
     y: int
     opened: int
     strength: float
+
+
+class WeekBar(msgspec.Struct, frozen=True):
+    """How many joined and left in a week, in SVG units; `y` is the top of the upper bar, and
+    `depth` the height of the lower one."""
+
+    begins: str
+    joined: int
+    left: int
+    x: float
+    y: float
+    depth: float
+
+
+class Movements(msgspec.Struct, frozen=True):
+    """The bars of weeks around a line at `axis`."""
+
+    bars: list[WeekBar]
+    axis: float
+    width: float
 
 
 async def results(visit: Visit) -> Response:
@@ -52,6 +79,7 @@ async def results(visit: Visit) -> Response:
         of_list=name or "",
         rates=_chart(found),
         week=week_of(found),
+        movements=movements_of(found.movements),
         weekdays=WEEKDAYS,
         providers=list(found.providers.items())[:_MOST_PROVIDERS],
         percent=percent,
@@ -85,7 +113,8 @@ async def _chosen(visit: Visit) -> ListName | None:
 
 
 async def _read(visit: Visit, name: ListName | None) -> ResultsOverTime:
-    return await visit.services.results_over_time.read(name, sees=visit.messages.sees)
+    only = await visit.lists.names() if visit.access.is_limited else None
+    return await visit.services.results_over_time.read(name, sees=visit.messages.sees, only=only)
 
 
 async def _audience(visit: Visit, name: ListName | None) -> Audience:
@@ -125,6 +154,35 @@ def week_of(found: ResultsOverTime) -> list[WeekCell]:
         WeekCell(place, place % 24, place // 24, opened, round(opened / highest, 3))
         for place, opened in enumerate(found.opened_by_hour)
     ]
+
+
+def movements_of(days: Mapping[str, Movement]) -> Movements | None:
+    """Return how many joined and left by week, from Monday; None if nobody did."""
+    weeks: dict[date, Movement] = {}
+    for day, movement in days.items():
+        at = date.fromisoformat(day)
+        monday = at - timedelta(days=at.weekday())
+        weeks[monday] = weeks.get(monday, Movement()) + movement
+    up = max((each.joined for each in weeks.values()), default=0)
+    down = max((each.left for each in weeks.values()), default=0)
+    if not up + down:
+        return None
+    first, last = min(weeks), max(weeks)
+    mondays = [first + timedelta(days=day) for day in range(0, (last - first).days + 1, 7)]
+    scale, place = BAR_HEIGHT / (up + down), BAR_WIDTH / max(len(mondays), _LEAST_WEEKS)
+    shown = [(monday, weeks.get(monday, Movement())) for monday in mondays]
+    bars = [
+        WeekBar(
+            monday.isoformat(),
+            week.joined,
+            week.left,
+            round(place * number, 1),
+            round(scale * (up - week.joined), 1),
+            round(scale * week.left, 1),
+        )
+        for number, (monday, week) in enumerate(shown)
+    ]
+    return Movements(bars, round(scale * up, 1), round(place * _BAR_SHARE, 1))
 
 
 VIEWS = (

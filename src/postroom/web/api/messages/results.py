@@ -18,7 +18,7 @@ from postroom.services.resources.results_over_time import (
 )
 from postroom.web.api.documenting import call
 from postroom.web.api.fields import RefPath
-from postroom.web.api.key_rights import messages_of
+from postroom.web.api.key_rights import is_limited, lists_of, messages_of
 from postroom.web.api.routing import ApiRoute, respond, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
@@ -43,10 +43,10 @@ async def read_results(request: Request, ref: RefPath) -> Response:
 @router.get("/results", **call(Scope.MESSAGES, ResultsOverTimeResource, 404, right=ListRight.VIEW))
 async def read_results_over_time(request: Request, list_name: OneList = None) -> Response:
     """Return the numbers and rates of the last 50 messages, their medians, when people opened them,
-    and how providers received them."""
+    how providers received them, and how many subscribers joined and left in the last 90 days."""
     services = services_of(request)
     name = None if list_name is None else (await services.lists.get(list_name)).name
+    only = await lists_of(request).names() if is_limited(request) else None
     sees = messages_of(request).sees
-    return respond(
-        describe_results_over_time(await services.results_over_time.read(name, sees=sees))
-    )
+    found = await services.results_over_time.read(name, sees=sees, only=only)
+    return respond(describe_results_over_time(found))
