@@ -63,6 +63,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "messages.messages:messages",
             "Write and schedule messages, and follow their delivery.",
         ),
+        "results": ("messages.results:results", "Show the results of the last 50 messages."),
         "template": (
             "messages.templates:templates",
             "Manage the templates of messages.",

@@ -24,6 +24,7 @@ from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.growth.list_growth import GrowthService, ListCounts
+from postroom.services.audience.growth.list_movements import ListMovements
 from postroom.services.audience.growth.list_sizes import ListSizes
 from postroom.services.audience.list_emails import ListEmailService
 from postroom.services.audience.lists import ListService, LogoService
@@ -32,6 +33,7 @@ from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.engagement import EngagementRows
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.results_over_time import OverTimeService
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.signup.preferences import PreferenceService
 from postroom.services.audience.signup.proofs import ProofService
@@ -122,6 +124,7 @@ class Services:
             store, self.fields, self.lists, self.segments, self.message_rows
         )
         self.growth = GrowthService(store, self.lists)
+        self.movements = ListMovements(store)
         self.sizes = ListSizes(store, self.growth, self.counts)
         self.audiences = AudienceService(store, self.lists, self.fields, self.segments, self.sizes)
         self.list_emails = ListEmailService(store, self.lists, self.audiences)
@@ -172,8 +175,13 @@ class Services:
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
         self.results = ResultService(
-            self.delivery_figures, self.message_unsubscribes, self.engagement, self.link_tables
+            self.messages,
+            self.delivery_figures,
+            self.message_unsubscribes,
+            self.engagement,
+            self.link_tables,
         )
+        self.results_over_time = OverTimeService(self.results, self.movements)
         self.tracing = TraceService(
             self.lists,
             self.subscriptions,

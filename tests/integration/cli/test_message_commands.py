@@ -75,6 +75,9 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     assert "Hello" in cli.ok("message", "ls")
     for reading in ("results", "preflight"):
         cli.run("message", reading, ref)
+    assert cli.json("results", "--list", "news")["messages"] == []
+    assert "No results yet" in cli.run("results").stderr
+    assert "there is no list 'nope'" in cli.fails("results", "--list", "nope")
     audit = cli.ok("table", "show", "audit")
     assert "message edit" in audit
     assert "message results" not in audit

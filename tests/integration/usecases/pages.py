@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,11 +18,14 @@ from postroom.domain.messages.pages import (
     WorkItem,
     parse_work_item,
 )
+from postroom.domain.messages.tracking import Track
 from postroom.scheduler import fan_out, members
+from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settling import settled
 from postroom.services import entities
+from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.sending.holds import Holds, WaitingReasons
 from postroom.services.messages.sending.page_rows import (
     Page,
@@ -114,6 +117,24 @@ async def settle(
     after = settled(found, states, Holds(), datetime.now(UTC))
     await record(services.store, found, after)
     return after.counts
+
+
+async def sent_message(
+    services: Services,
+    list_name: str,
+    bodies: NewBodies,
+    outcomes: Sequence[EmailOutcome],
+    at: datetime,
+    track: Track = Track.OFF,
+) -> Message:
+    """A finished message to a list, whose emails have these outcomes."""
+    message = await services.messages.create(list_name, "News", bodies, at, track=track)
+    message = await fan_out_whole(services.store, message.ref)
+    await settle(services, message, 0, outcomes)
+    assert await Completion(services).check(message)
+    message = await services.messages.get(message.ref)
+    await services.delivery_figures.count(message)
+    return message
 
 
 async def settle_waiting(

@@ -1,19 +1,21 @@
 """Unsubscribes count for the message whose link was used: once per person, and never by mistake."""
 
 import re
+from datetime import timedelta
 
 import pytest
 
+from postroom import clock
 from postroom.cli.messages.progress import read_state
 from postroom.cli.support import output
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.refs import new_ref
+from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.mail.mailing import Recipient
 from postroom.sender.mailings import Mailings
 from postroom.services.resources.messages import describe_message
-from postroom.storage import Store
+from postroom.storage import Entity, Insert, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import schedule
@@ -79,7 +81,8 @@ async def test_every_link_of_an_email_counts_once_for_its_message(
 
     admin = await site.user()
     shown = await admin.get(f"/messages/{message.ref}")
-    assert '<dt>Unsubscribed</dt><dd class="figure">2</dd>' in shown.text
+    [number] = re.findall(r"Unsubscribed</button>.*?<dd class=\"figure\">(\d+)<", shown.text)
+    assert number == "2"
     key = (await services.keys.create("of the test")).secret
     headers = {"Authorization": f"Bearer {key}"}
     short = await visitor.http.get(f"/api/v1/messages/{message.ref}", headers=headers)
@@ -145,3 +148,29 @@ async def test_an_unsubscribe_that_is_interrupted_anywhere_is_neither_forgotten_
     await services.results.forget(message)
     await services.results.forget(message)
     assert await counted(services, message) == 0
+
+
+async def test_many_unsubscribes_of_an_old_message_are_counted_once_for_a_while(
+    site: Site,
+) -> None:
+    services = site.services
+    table = services.store.table("messageunsubscribe")
+    old, young = MessageRef("600000000000000001"), MessageRef("600000000000000002")
+
+    async def leave(ref: MessageRef, first: int, last: int) -> None:
+        for start in range(first, last, 100):
+            rows = [f"{number:04}" for number in range(start, start + 100)]
+            await table.apply([Insert(Entity(ref, row, {"LeftAt": clock.now()})) for row in rows])
+
+    count = services.message_unsubscribes.count
+    a_month_ago = clock.now() - timedelta(days=30)
+    await leave(old, 0, 500)
+    await leave(young, 0, 500)
+    for _ in range(2):
+        assert await count(old, a_month_ago) == 500
+        assert await count(young, clock.now()) == 500
+    await leave(old, 500, 600)
+    await leave(young, 500, 600)
+    assert await count(old, a_month_ago) == 500, "remembered"
+    assert await count(old) == 600
+    assert await count(young, clock.now()) == 600, "just sent: many are leaving"

@@ -26,7 +26,9 @@ def results(settings: Settings, ref: str, as_json: bool) -> None:
     """Show what became of a message: bounces, unsubscribes, opens and clicks."""
 
     async def read(services: Services) -> MessageResultsResource:
-        return describe_results(await services.results.of_message(await services.messages.get(ref)))
+        message = await services.messages.get(ref)
+        found = await services.results.of_message(message)
+        return describe_results(found, await services.results.comparison(message))
 
     found = call(settings, read)
     if as_json:
@@ -42,10 +44,11 @@ def lines_of(found: MessageResultsResource) -> dict[str, str]:
     """Return the numbers with their names, for people."""
     lines = {
         "accepted": f"{found.accepted:,}",
-        "bounced": f"{found.bounced:,}",
+        "delivered": f"{found.delivered:,}{_rate(found, 'delivered')}",
+        "bounced": f"{found.bounced:,}{_rate(found, 'bounced')}",
         **{f"  {each.kind}": f"{each.count:,}" for each in found.kinds},
-        "marked as spam": f"{found.complained:,}",
-        "unsubscribed": f"{found.unsubscribed:,}",
+        "marked as spam": f"{found.complained:,}{_rate(found, 'complained')}",
+        "unsubscribed": f"{found.unsubscribed:,}{_rate(found, 'unsubscribed')}",
     }
     if found.opened is None or found.clicked is None:
         return {**lines, "opened, clicked": "not measured"}
@@ -53,8 +56,30 @@ def lines_of(found: MessageResultsResource) -> dict[str, str]:
     ratio = "-" if found.click_to_open is None else f"{found.click_to_open:.1f}"
     return {
         **lines,
-        "opened": f"{opened.people:,}, and {opened.proxies:,} by proxies,"
+        "opened": f"{opened.people:,}{_rate(found, 'opened')}, and {opened.proxies:,} by proxies,"
         f" {opened.automated:,} automated",
-        "clicked": f"{clicked.people:,}, and {clicked.automated:,} automated",
-        "clicks per 100 opens": ratio,
+        "clicked": f"{clicked.people:,}{_rate(found, 'clicked')}, and {clicked.automated:,}"
+        " automated",
+        "clicks per 100 opens": f"{ratio}{_median(found, 'click_to_open')}",
     }
+
+
+def _rate(found: MessageResultsResource, name: str) -> str:
+    """Return for example " (1.2 %; median of the last 10: 1.4 %)"."""
+    rate: float | None = getattr(found.rates, name)
+    if rate is None:
+        return ""
+    compared = _compared(found, name)
+    return f" ({rate:.2f} %{compared and f'; {compared} %'})"
+
+
+def _median(found: MessageResultsResource, name: str) -> str:
+    compared = _compared(found, name)
+    return compared and f" ({compared})"
+
+
+def _compared(found: MessageResultsResource, name: str) -> str:
+    if found.comparison is None:
+        return ""
+    value: float | None = getattr(found.comparison.rates, name)
+    return "" if value is None else f"median of the last {found.comparison.messages}: {value:.2f}"

@@ -54,12 +54,14 @@ class LinkTracking(msgspec.Struct, frozen=True):
         )
 
 
-class _FoundLink(msgspec.Struct, frozen=True):
-    """The value of an `href`, between its quotes."""
+class FoundLink(msgspec.Struct, frozen=True):
+    """The value of an `href`, between its quotes, and the end of its start tag."""
 
     start: int
     end: int
     target: str
+    tag_end: int
+    is_area: bool
 
 
 def tracking_of(base_url: str, token: str, table: tuple[str, ...]) -> LinkTracking:
@@ -70,7 +72,7 @@ def tracking_of(base_url: str, token: str, table: tuple[str, ...]) -> LinkTracki
 
 def link_table(document: str, base_url: str) -> tuple[str, ...]:
     """Return the targets of a body's tracked links, each once. The first place is the trap's."""
-    found = dict.fromkeys(each.target for each in _links(document, base_url))
+    found = dict.fromkeys(each.target for each in tracked_links(document, base_url))
     return ("", *list(found)[:MOST_LINKS])
 
 
@@ -78,7 +80,7 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     """Return the body with tracked links instead of those in the table."""
     pieces: list[str] = []
     done = 0
-    for each in _links(document, tracking.base_url):
+    for each in tracked_links(document, tracking.base_url):
         number = tracking.numbers.get(each.target)
         if number is not None:
             pieces += [document[done : each.start], html_.escape(tracking.link(number))]
@@ -86,7 +88,8 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     return "".join([*pieces, document[done:]])
 
 
-def _links(document: str, base_url: str) -> Iterator[_FoundLink]:
+def tracked_links(document: str, base_url: str) -> Iterator[FoundLink]:
+    """Yield the links of a body that can be tracked."""
     for token in tokens(document, "a", "area"):
         if not isinstance(token, HtmlTag) or token.closes:
             continue
@@ -98,7 +101,8 @@ def _links(document: str, base_url: str) -> Iterator[_FoundLink]:
             if group is not None:
                 target = _LINE_ENDS.sub("", html_.unescape(found[group])).strip()
                 if _is_tracked(target, base_url):
-                    yield _FoundLink(begin + found.start(group), begin + found.end(group), target)
+                    start, end = begin + found.start(group), begin + found.end(group)
+                    yield FoundLink(start, end, target, token.end, token.name == "area")
             break  # a second `href` counts for nobody
 
 

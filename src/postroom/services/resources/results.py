@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from postroom.domain.messages.bounces import BounceKind
 from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.audience.results.rates import Comparison, Rates
 from postroom.services.resources import Resource
 
 
@@ -64,11 +66,31 @@ class HourResource(Resource, frozen=True):
     clicked: int
 
 
+class RatesResource(Resource, frozen=True):
+    """Rates in percent; null: not measured, or nothing to divide by."""
+
+    delivered: Annotated[float | None, Meta(description="Of accepted emails.")]
+    bounced: Annotated[float | None, Meta(description="Of accepted emails.")]
+    complained: Annotated[float | None, Meta(description="Of accepted emails.")]
+    unsubscribed: Annotated[float | None, Meta(description="Of accepted emails.")]
+    opened: Annotated[float | None, Meta(description="People, of delivered emails.")]
+    clicked: Annotated[float | None, Meta(description="People, of delivered emails.")]
+    click_to_open: Annotated[float | None, Meta(description="Clicks per 100 opens of people.")]
+
+
+class ComparisonResource(Resource, frozen=True):
+    """The medians of the messages of the same list before this one."""
+
+    messages: Annotated[int, Meta(description="How many messages: up to ten.")]
+    rates: RatesResource
+
+
 class MessageResultsResource(Resource, frozen=True):
     """What became of the emails of a message after they were accepted. Bounces are a few seconds
     old while they arrive."""
 
     accepted: int
+    delivered: Annotated[int, Meta(description="Accepted, and not returned since.")]
     bounced: int
     complained: int
     unsubscribed: Annotated[
@@ -87,14 +109,30 @@ class MessageResultsResource(Resource, frozen=True):
     hours: Sequence[HourResource]
     kinds: Sequence[BounceKindResource]
     providers: Sequence[ProviderResultsResource]
+    rates: RatesResource
+    comparison: Annotated[
+        ComparisonResource | None,
+        Meta(description="Null with fewer than three earlier messages."),
+    ]
 
 
-def describe_results(results: MessageResults) -> MessageResultsResource:
+def describe_rates(rates: Rates) -> RatesResource:
+    shown = {
+        name: None if value is None else round(value, 2)
+        for name, value in msgspec.structs.asdict(rates).items()
+    }
+    return RatesResource(**shown)
+
+
+def describe_results(
+    results: MessageResults, comparison: Comparison | None = None
+) -> MessageResultsResource:
     figures = results.delivery
     total, found = figures.total, results.engagement
     ratio = results.click_to_open
     return MessageResultsResource(
-        accepted=total.accepted,
+        accepted=results.accepted,
+        delivered=results.delivered,
         bounced=total.bounced,
         complained=total.complained,
         unsubscribed=results.unsubscribed,
@@ -117,4 +155,8 @@ def describe_results(results: MessageResults) -> MessageResultsResource:
             ProviderResultsResource(name, each.accepted, each.bounced, each.complained)
             for name, each in figures.providers.items()
         ],
+        rates=describe_rates(results.rates),
+        comparison=None
+        if comparison is None
+        else ComparisonResource(comparison.messages, describe_rates(comparison.rates)),
     )

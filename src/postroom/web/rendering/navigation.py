@@ -74,6 +74,13 @@ MAIN: Final = (
     ),
     Place("/templates", "Templates", "panel", ListRight.VIEW, words="designs layouts"),
     Place("/pictures", "Pictures", "picture", ListRight.VIEW, words="images photos media upload"),
+    Place(
+        "/results",
+        "Results",
+        "chart",
+        ListRight.VIEW,
+        words="statistics reports opens clicks bounces growth",
+    ),
 )
 GROUPS: Final = (
     PlaceGroup(

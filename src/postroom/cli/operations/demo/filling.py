@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom import clock
-from postroom.cli.operations.demo.people import Person, invent, totals
+from postroom.cli.operations.demo.people import Person, invent, movements, totals
 from postroom.cli.operations.demo.plans import (
     DAYS,
     NEWS,
@@ -26,6 +26,7 @@ from postroom.cli.operations.demo.plans import (
     ListPlan,
     html_of,
 )
+from postroom.cli.operations.demo.results import write_results
 from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName, Subscriber
@@ -35,6 +36,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.domain.messages.refs import new_ref
+from postroom.domain.messages.tracking import Track
 from postroom.sender.pages.page_sending import LEFT
 from postroom.services import entities
 from postroom.services.audience.growth.growth_history import (
@@ -90,8 +92,13 @@ async def fill_with_examples(services: Services, settings: Settings) -> bool:
             for mailing, at in zip(plan.mailings, sent, strict=True)
         ]
         await asyncio.gather(*(_write_message(services, each) for each in messages))
+        for each in messages:
+            await write_results(
+                services, each.message, each.html, settings.web.base_url, people, dice, now
+            )
         grown = totals(people, days)
         await history.fill(list_partition(plan.name), grown)
+        await services.movements.write(ListName(plan.name), movements(people, days))
         together = summed(together, grown)
     await history.fill(EVERY, together)
     await history.finish_building()
@@ -114,7 +121,9 @@ def _time_of(mailing: Edition, now: datetime) -> datetime:
 
 async def _create_list(services: Services, plan: ListPlan, now: datetime) -> None:
     created = await services.lists.create(plan.name, plan.description, plan.sender)
-    older = msgspec.structs.replace(created, created_at=now - timedelta(days=plan.age))
+    older = msgspec.structs.replace(
+        created, created_at=now - timedelta(days=plan.age), track=Track.AGGREGATE.value
+    )
     await services.store.table(entities.LISTS).replace(entities.list_entity(older), created.etag)
     await services.fields.declare(plan.name, [Field("city")])
     for name, rule in SEGMENTS.items():
@@ -188,6 +197,7 @@ def _sent_message(
         has_text=True,
         from_address=Address(plan.sender),
         list_description=plan.description,
+        track=Track.AGGREGATE,
         queued_at=at + timedelta(seconds=1),
         completed_at=at + timedelta(seconds=4 + len(recipients) / _PER_SECOND),
     )

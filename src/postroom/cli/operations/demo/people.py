@@ -17,6 +17,7 @@ import msgspec
 from postroom.cli.operations.demo.plans import DAYS, ListPlan
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
+from postroom.services.audience.growth.list_movements import Movement
 
 _NAMES: Final = (
     *("ada", "amir", "bela", "carmen", "chidi", "dana", "elif", "emil", "fatou", "george"),
@@ -41,6 +42,13 @@ _CHURN: Final = 0.0006  # of all, leave on a day
 _LEAVE_AFTER_MESSAGE: Final = 0.0022
 _JUMP_DAYS: Final = 6
 _DEAD: Final = 0.004  # of all addresses have no mailbox any more
+
+_WAYS: Final = (  # to a list, in percent, added up
+    (74, Movement(form=1)),
+    (88, Movement(imported=1)),
+    (96, Movement(api=1)),
+    (100, Movement(team=1)),
+)
 
 
 class Person(msgspec.Struct):
@@ -109,6 +117,23 @@ def totals(people: Sequence[Person], days: Sequence[date]) -> dict[date, tuple[i
         if subscribers or result:  # not before a list was created
             result[day] = (subscribers, verified)
     return result
+
+
+def movements(people: Sequence[Person], days: Sequence[date]) -> dict[str, Movement]:
+    """Return how many joined and left on each of these days, most of them by themselves."""
+    found: dict[str, Movement] = {}
+
+    def count(at: datetime | None, movement: Movement) -> None:
+        if at is not None and days[0] <= at.date() <= days[-1]:
+            day = at.date().isoformat()
+            found[day] = found.get(day, Movement()) + movement
+
+    for person in people:
+        number = int(person.guid[:8], 16) % 100
+        way = next(way for share, way in _WAYS if number < share)
+        count(person.joined, way)
+        count(person.left_at, Movement(unsubscribed=1) if number % 12 else Movement(removed=1))
+    return found
 
 
 def _expected(plan: ListPlan, ago: int, day: date) -> float:

@@ -100,14 +100,27 @@ SENT_NOW: Final = Edition(0, "Advent market: the programme", "Four weekends, six
 TO_COME: Final = Edition(-3, "Winter is coming: a third off", "Everything that keeps you warm.")
 
 
+LINKS: Final = (
+    ("read", "Read the whole story", 5),
+    ("shop", "Visit the shop", 3),
+    ("map", "Find us", 1),
+)
+"""The links of each message: the end of its address, its text, and how many click it for each click
+on another."""
+
+
 def html_of(plan: ListPlan, mailing: Edition) -> str:
+    links = "".join(
+        f'<p><a href="https://www.example.com/{plan.name}/{path}">{text}</a></p>\n'
+        for path, text, _ in LINKS
+    )
     return f"""<!doctype html>
 <html><body style="font-family: sans-serif; max-width: 36rem; margin: auto; line-height: 1.5">
 <p style="color: #666">{plan.description}</p>
 <h1>{mailing.subject}</h1>
 <p>{mailing.text}</p>
-<p>Dear reader, this message is part of a demo, and so is everyone on its list. You read it as
-{{{{ email }}}}.</p>
+{links}<p>Dear reader, this message is part of a demo, and so is everyone on its list. You read it
+as {{{{ email }}}}.</p>
 <p><a href="{{{{ unsubscribe_url }}}}">Unsubscribe from {{{{ list_description }}}}</a></p>
 </body></html>
 """

@@ -4,7 +4,7 @@
 |----------|---------------|------|--------------------------------------------------------|
 | `growth` | `latest`      | list | Subscribers, Verified, Recipients, CountedAt, Seconds: |
 |          |               |      | the last count, with the changes since                 |
-| `growth` | others        |      | the history: see `growth_history.py`                   |
+| `growth` | others        |      | see `growth_history.py` and `list_movements.py`        |
 
 Counting reads every subscriber, which takes five seconds for a million. So pages read these
 figures, and one process at a time counts: less often, the longer it takes.
@@ -29,6 +29,7 @@ from postroom import clock
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import Overtaken
 from postroom.services import entities
+from postroom.services.audience.growth.counting_turns import CountingTurn
 from postroom.services.audience.growth.growth_history import (
     EVERY,
     TABLE,
@@ -40,6 +41,7 @@ from postroom.services.audience.growth.growth_history import (
     list_partition,
     summed,
 )
+from postroom.services.audience.growth.list_movements import ListMovements
 from postroom.services.audience.lists import ListService
 from postroom.services.concurrency import retry_on_conflict, run_periodically
 from postroom.storage import Entity, KeyRange, Lease, NotFound, Store, Value
@@ -51,7 +53,6 @@ ROUND = 60.0
 _ROWS = 1000  # of one query
 _WRITE_SECONDS = 1.0  # between two writes of changes
 _LEASE = "growth"
-_RENEW_AFTER = 15.0
 _SHARE = 200  # counting a list may take 1/200 of the time,
 _LONGEST_REST = 6 * 3600.0  # but each list is counted every day
 
@@ -151,6 +152,7 @@ class GrowthService:
         self._subscribers = store.table(entities.LISTS)
         self._growth = store.table(TABLE)
         self._history = GrowthHistory(store)
+        self._movements = ListMovements(store)
         self._lists = lists
 
     # -- reading -----------------------------------------------------------------------------
@@ -173,7 +175,7 @@ class GrowthService:
     async def count_due(self, lease: Lease | None = None) -> int:
         """Count the lists whose figures are old, and record those of all lists; return how many
         were counted."""
-        turn = _Turn(self._store, lease)
+        turn = CountingTurn(self._store, lease)
         if not await self._history.is_built():
             await self._derive_history(turn)
         known = {row.row: row async for row in self._growth.scan(KeyRange.only(LATEST))}
@@ -189,6 +191,7 @@ class GrowthService:
                 total += figures
         for gone in known:
             with contextlib.suppress(NotFound):
+                await self._movements.forget(gone)
                 await self._growth.delete(LATEST, gone)
         await self._record(EVERY, total)
         return counted
@@ -202,7 +205,7 @@ class GrowthService:
             if (after := page.next) is None:
                 return
 
-    async def _derive_history(self, turn: _Turn) -> None:
+    async def _derive_history(self, turn: CountingTurn) -> None:
         """Derive the days before the first count from the dates of subscribers."""
         today = clock.now().date()
         total: dict[date, tuple[int, int]] = {}
@@ -213,7 +216,7 @@ class GrowthService:
         await self._history.fill(EVERY, total)
         await self._history.finish_building()
 
-    async def _joined(self, name: ListName, turn: _Turn) -> AsyncIterator[list[Joined]]:
+    async def _joined(self, name: ListName, turn: CountingTurn) -> AsyncIterator[list[Joined]]:
         async for rows in self._read(_Dates, name, turn):
             yield [
                 Joined(
@@ -228,13 +231,16 @@ class GrowthService:
         figures = await self._figures(name, None)
         return await self._note(name, figures, clock.monotonic() - began)
 
-    async def _count(self, name: ListName, turn: _Turn) -> Figures:
+    async def _count(self, name: ListName, turn: CountingTurn) -> Figures:
         began = clock.monotonic()
         figures = await self._figures(name, turn)
         await self._note(name, figures, clock.monotonic() - began)
+        await self._movements.count(name, turn)
+        seconds: dict[str, Value] = {"Seconds": clock.monotonic() - began}
+        await self._growth.merge(Entity(LATEST, name, seconds))
         return figures
 
-    async def _figures(self, name: ListName, turn: _Turn | None) -> Figures:
+    async def _figures(self, name: ListName, turn: CountingTurn | None) -> Figures:
         total = Figures()
         async for rows in self._read(_State, name, turn):
             verified = [row for row in rows if row.Verified]
@@ -243,7 +249,7 @@ class GrowthService:
         return total
 
     async def _read(
-        self, kind: type[R], name: ListName, turn: _Turn | None
+        self, kind: type[R], name: ListName, turn: CountingTurn | None
     ) -> AsyncIterator[list[R]]:
         """Yield all subscribers of a list, a thousand at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
@@ -292,21 +298,6 @@ class _Dates(msgspec.Struct, frozen=True, gc=False):
     CreatedAt: datetime
     Verified: bool = False
     VerifiedAt: datetime | None = None
-
-
-class _Turn:
-    """The lease for counting, renewed in between."""
-
-    def __init__(self, store: Store, lease: Lease | None) -> None:
-        self._store = store
-        self._lease = lease
-        self._renewed = clock.monotonic()
-
-    async def keep(self) -> None:
-        """Renew the lease if necessary. `LeaseLost` if another process has it now."""
-        if self._lease is not None and clock.monotonic() - self._renewed > _RENEW_AFTER:
-            await self._store.renew_lease(self._lease)
-            self._renewed = clock.monotonic()
 
 
 def _is_due(latest: Entity) -> bool:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
 import msgspec
 
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
 from postroom.services.audience.results.engagement import Engagement, EngagementRows
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.rates import (
+    COMPARED,
+    Comparison,
+    Rates,
+    comparison_with,
+    in_percent,
+)
 from postroom.services.audience.suppression.delivery_figures import (
     DeliveryFigureService,
+    FiguresRow,
     MessageFigures,
 )
+from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables
+
+_MOST_ROWS: Final = 2_000  # of figures, read to find the messages that someone may see
 
 
 class LinkClicks(msgspec.Struct, frozen=True):
@@ -26,10 +45,16 @@ class MessageResults(msgspec.Struct, frozen=True):
     """What became of a message after its emails were accepted. Without `engagement`, opens and
     clicks are not measured; `links` then are none."""
 
+    accepted: int = 0
     delivery: MessageFigures = MessageFigures()
     unsubscribed: int = 0
     engagement: Engagement | None = None
     links: tuple[LinkClicks, ...] = ()
+
+    @property
+    def delivered(self) -> int:
+        """The emails that were accepted and not returned since."""
+        return max(self.accepted - self.delivery.total.bounced, 0)
 
     @property
     def opened(self) -> int | None:
@@ -42,22 +67,46 @@ class MessageResults(msgspec.Struct, frozen=True):
     @property
     def click_to_open(self) -> float | None:
         """The clicks per 100 opens of people; None if nobody opened it."""
-        if self.engagement is None or not self.engagement.opened:
-            return None
-        return 100 * self.engagement.clicked / self.engagement.opened
+        return in_percent(self.clicked, self.opened)
+
+    @property
+    def rates(self) -> Rates:
+        total, accepted = self.delivery.total, self.accepted
+        return Rates(
+            delivered=in_percent(self.delivered, accepted),
+            bounced=in_percent(total.bounced, accepted),
+            complained=in_percent(total.complained, accepted),
+            unsubscribed=in_percent(self.unsubscribed, accepted),
+            opened=in_percent(self.opened, self.delivered),
+            clicked=in_percent(self.clicked, self.delivered),
+            click_to_open=self.click_to_open,
+        )
 
 
 NO_RESULTS = MessageResults()
 
 
+class SentMessage(msgspec.Struct, frozen=True):
+    """A finished message with its results."""
+
+    message: Message
+    results: MessageResults
+
+    @property
+    def sent_at(self) -> datetime:
+        return self.message.queued_at or self.message.due_at
+
+
 class ResultService:
     def __init__(
         self,
+        messages: MessageService,
         figures: DeliveryFigureService,
         unsubscribes: MessageUnsubscribes,
         engagement: EngagementRows,
         links: LinkTables,
     ) -> None:
+        self._messages = messages
         self._figures = figures
         self._unsubscribes = unsubscribes
         self._engagement = engagement
@@ -68,24 +117,81 @@ class ResultService:
         and clicks about a minute."""
         if message.status is MessageStatus.DRAFT or message.queued_at is None:
             return NO_RESULTS
-        results = MessageResults(
-            await self._figures.of_message(message),
-            await self._unsubscribes.count(message.ref),
-        )
-        if message.track in (None, Track.OFF):
+        results = await self._sums(message, await self._figures.of_message(message))
+        if results.engagement is None:
             return results
-        engagement = await self._engagement.of_message(message.ref)
+        clicks = results.engagement.links
         table = await self._links.read(message) or ()
-        clicks = [
-            LinkClicks(url, engagement.links.get(number, 0))
-            for number, url in enumerate(table)
-            if url
-        ]
-        ranked = tuple(sorted(clicks, key=lambda each: -each.clicks))
-        return msgspec.structs.replace(results, engagement=engagement, links=ranked)
+        links = [LinkClicks(url, clicks.get(number, 0)) for number, url in enumerate(table) if url]
+        ranked = tuple(sorted(links, key=lambda each: -each.clicks))
+        return msgspec.structs.replace(results, links=ranked)
+
+    async def comparison(self, message: Message) -> Comparison | None:
+        """Return the medians of the messages of its list before this one; None if they are too
+        few, or nothing of it was sent yet."""
+        if message.status is MessageStatus.DRAFT or message.queued_at is None:
+            return None
+        earlier = await self.newest(COMPARED, list_name=message.list_name, before=message)
+        return comparison_with([(each.sent_at, each.results) for each in earlier])
+
+    async def newest(
+        self,
+        limit: int,
+        *,
+        list_name: ListName | None = None,
+        before: Message | None = None,
+        sees: Callable[[Message], bool] | None = None,
+    ) -> list[SentMessage]:
+        """Return the messages that were sent last, newest first, without their links: those of a
+        list, before another one, or those that someone sees. A message to several lists counts for
+        the first of them."""
+        found: list[SentMessage] = []
+        after: Message | FiguresRow | None = before
+        read = 0
+        while len(found) < limit and read < _MOST_ROWS:
+            rows = await self._figures.newest(limit, list_name=list_name, before=after)
+            read += len(rows)
+            messages = await asyncio.gather(*(self._finished(each.ref) for each in rows))
+            wanted = [
+                (message, row.figures)
+                for message, row in zip(messages, rows, strict=True)
+                if message is not None and (sees is None or sees(message))
+            ]
+            sums = await asyncio.gather(*(self._sums(*each) for each in wanted))
+            found += [
+                SentMessage(message, results)
+                for (message, _), results in zip(wanted, sums, strict=True)
+            ]
+            if len(rows) < limit:
+                break
+            after = rows[-1]
+        return found[:limit]
+
+    async def _finished(self, ref: MessageRef) -> Message | None:
+        try:
+            message = await self._messages.get(ref)
+        except NoSuch:  # removed at this moment
+            return None
+        is_sent = message.counts is not None and message.counts.accepted > 0
+        return message if message.status in FINAL and is_sent else None
+
+    async def _sums(self, message: Message, figures: MessageFigures) -> MessageResults:
+        """Return the results without the links."""
+        is_measured = message.track not in (None, Track.OFF)
+        unsubscribed, engagement = await asyncio.gather(
+            self._unsubscribes.count(message.ref, message.queued_at),
+            self._engagement.of_message(message.ref) if is_measured else _nothing(),
+        )
+        counts = message.counts
+        accepted = figures.total.accepted if counts is None else counts.accepted
+        return MessageResults(accepted, figures, unsubscribed, engagement)
 
     async def forget(self, message: Message) -> None:
         """Remove the results of a message that is being removed. Can be repeated."""
         await self._figures.forget(message)
         await self._unsubscribes.forget(message.ref)
         await self._engagement.forget(message.ref)
+
+
+async def _nothing() -> None:
+    return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -33,9 +34,13 @@ from postroom.storage import Batch, Entity, KeyRange, Store, StoreDamaged, Upser
 
 log = logging.getLogger(__name__)
 
-_TABLE: Final = "messageunsubscribe"
+TABLE: Final = "messageunsubscribe"
 _DIGITS: Final = 32  # of the digest, in hexadecimal: enough to rule out a collision
 _ROWS: Final = 1000  # the most that one read of the store returns
+_MANY: Final = 500  # a smaller number is always counted: that takes less than a millisecond
+_SHARE: Final = 1 / 500  # of a message's age for which a large number is remembered,
+_LONGEST: Final = 6 * 3600.0  # but no longer than this
+_MOST_REMEMBERED: Final = 1_000
 # Somebody whose email is in doubt may have received it, and has if they use its link.
 _SENT: Final = frozenset({EmailOutcome.ACCEPTED, EmailOutcome.IN_DOUBT, EmailOutcome.PENDING})
 
@@ -48,10 +53,11 @@ class MessageUnsubscribes:
         messages: MessageService,
         outcomes: OutcomeService,
     ) -> None:
-        self._table = store.table(_TABLE)
+        self._table = store.table(TABLE)
         self._subscriptions = subscriptions
         self._messages = messages
         self._outcomes = outcomes
+        self._recent: dict[MessageRef, tuple[float, int]] = {}
 
     async def unsubscribe(
         self, list_name: str, guid: str, ref: str, source: ConsentSource = BY_LINK
@@ -65,8 +71,27 @@ class MessageUnsubscribes:
         first = [] if counting is None else [counting]
         return await self._subscriptions.unsubscribe(list_name, guid, source, first=first)
 
-    async def count(self, ref: MessageRef) -> int:
-        """Return how many people unsubscribed by the links of a message."""
+    async def count(self, ref: MessageRef, sent_at: datetime | None = None) -> int:
+        """Return how many people unsubscribed by the links of a message.
+
+        With the time when it was sent, a large number may be that of some time ago: the older the
+        message, the fewer still unsubscribe.
+        """
+        if sent_at is None:
+            return await self._count(ref)
+        known = self._recent.get(ref)
+        age = (clock.now() - sent_at).total_seconds()
+        if known is not None and clock.monotonic() - known[0] < min(age * _SHARE, _LONGEST):
+            return known[1]
+        began = clock.monotonic()
+        count = await self._count(ref)
+        if count >= _MANY:
+            if len(self._recent) >= _MOST_REMEMBERED:
+                self._recent.clear()
+            self._recent[ref] = (began, count)
+        return count
+
+    async def _count(self, ref: MessageRef) -> int:
         count, rows = 0, KeyRange()
         while True:
             found = await self._table.read(_Nothing, ref, rows, limit=_ROWS)
@@ -93,14 +118,15 @@ class MessageUnsubscribes:
         except (DomainError, StoreDamaged) as exc:
             log.info("an unsubscribe counts for no message: %s", exc)
             return None
-        is_recipient = any(each.outcome in _SENT for each in emails)
-        return _counted(message.ref, subscriber.guid) if is_recipient else None
+        if not any(each.outcome in _SENT for each in emails):
+            return None
+        return Batch(TABLE, [Upsert(unsubscribe_row(message.ref, subscriber.guid, clock.now()))])
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):
     """Only the key of a row is read."""
 
 
-def _counted(ref: MessageRef, guid: SubscriberGuid) -> Batch:
+def unsubscribe_row(ref: MessageRef, guid: SubscriberGuid, at: datetime) -> Entity:
     row = hashlib.sha256(f"{ref} {guid}".encode()).hexdigest()[:_DIGITS]
-    return Batch(_TABLE, [Upsert(Entity(ref, row, {"LeftAt": clock.now()}))])
+    return Entity(ref, row, {"LeftAt": at})

@@ -26,12 +26,13 @@ from postroom.domain.messages.bounces import BounceKind
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.providers import Provider, provider_of
+from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.suppression.bounce_history import BounceRecords
-from postroom.services.entities import read
+from postroom.services.entities import key_after, read
 from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.services.row_ranges import named_row, remove_rows, rows_before
-from postroom.storage import Entity, KeyRange, NotFound, Store
+from postroom.storage import Entity, KeyRange, NotFound, Store, eq
 
 NOTICED_RATES: Final = "deliverylimits"
 """Table: the rates of a message that were too high; see `delivery_limits.py`."""
@@ -88,6 +89,14 @@ class MessageFigures(msgspec.Struct, frozen=True):
     total: DeliveryFigures = DeliveryFigures()
     kinds: tuple[KindFigure, ...] = ()
     providers: Mapping[Provider, DeliveryFigures] = {}
+
+
+class FiguresRow(msgspec.Struct, frozen=True):
+    """The figures of one of several messages, with the key of their row."""
+
+    row: str
+    ref: MessageRef
+    figures: MessageFigures
 
 
 class PeriodFigures(msgspec.Struct, frozen=True):
@@ -148,6 +157,26 @@ class DeliveryFigureService:
             return MessageFigures()
         found = await self._table.get(_PARTITION, _row(message))
         return MessageFigures() if found is None else _message_figures(found)
+
+    async def newest(
+        self,
+        limit: int,
+        *,
+        list_name: ListName | None = None,
+        before: Message | FiguresRow | None = None,
+    ) -> list[FiguresRow]:
+        """Return the figures of the last messages, newest first: of all, or of those whose first
+        list this is."""
+        rows = KeyRange()
+        if before is not None:
+            row = before.row if isinstance(before, FiguresRow) else _row(before)
+            rows = KeyRange(start=key_after(row))
+        where = None if list_name is None else eq("ListName", list_name)
+        found = await self._table.query(KeyRange.only(_PARTITION), rows, where=where, limit=limit)
+        return [
+            FiguresRow(each.row, MessageRef(each.row.rpartition(",")[2]), _message_figures(each))
+            for each in found.entities
+        ]
 
     async def of_period(self) -> PeriodFigures:
         """Return the figures of the messages that were due within the last 30 days."""

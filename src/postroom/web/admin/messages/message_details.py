@@ -28,13 +28,12 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.plain_text import one_line
 from postroom.errors import PostroomError
-from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.audience.targeting.follow_ups import follow_ups
 from postroom.services.messages.sending.hold_rows import describe, why_all_wait
 from postroom.services.messages.sending.holds import Hold, Holds
 from postroom.services.messages.sending.progress import Progress
 from postroom.services.messages.sending.warm_ups import plans_for
-from postroom.web.admin.messages.message_results_page import timeline_of
+from postroom.web.admin.messages.message_results_page import results_of
 from postroom.web.admin.messages.publishing import web_addresses
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
@@ -97,11 +96,11 @@ async def details(visit: Visit) -> Response:
     if is_waiting and is_whole_list:  # a part of a list takes a while to count
         limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
-    results = await visit.services.results.of_message(message)
     return visit.render(
         "admin/messages/message.html",
         **await _waiting(visit, message, progress),
         **web_addresses(message, visit.context.base_url),
+        **await results_of(visit, message, progress.counts),
         counts=progress.counts,
         segments=bar_segments(progress.counts),
         rate=rate_of(message, progress),
@@ -110,9 +109,6 @@ async def details(visit: Visit) -> Response:
         retried_by=retried_by,
         follow_ups=set(follow_ups(message)),
         ab_test=message.part and await visit.services.ab_tests.rows.of(message.ref),
-        results=results,
-        timeline=timeline_of(results.engagement),
-        percent=percent,
         estimate=estimate,
         is_open=message.status not in FINAL,
         is_editable=may_be_edited(message.status, progress.counts),

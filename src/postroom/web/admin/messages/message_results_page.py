@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
 
+from postroom import clock
 from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.results.engagement import Engagement, HourFigure
-from postroom.services.resources.results import MessageResultsResource, describe_results
+from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.audience.results.rates import Comparison, hour_of
+from postroom.services.audience.suppression.delivery_limits import percent
+from postroom.services.resources.results import (
+    MessageResultsResource,
+    RatesResource,
+    describe_results,
+)
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 WIDTH: Final = 1000
 HEIGHT: Final = 120
 _MOST_BARS: Final = 72  # hours: three days
+_MOST_PROVIDERS: Final = 12
+_MOST_REPORTED: Final = 8  # links and providers, so that all fits on one sheet
 _SHARE: Final = 0.4  # of an hour's place, for each of its two bars
 
 
@@ -46,7 +59,7 @@ def timeline_of(engagement: Engagement | None) -> Timeline | None:
     """Return the bars of the first three days; None if there is nothing to show."""
     if engagement is None or not engagement.hours:
         return None
-    figures = {_moment(hour): each for hour, each in engagement.hours.items()}
+    figures = {hour_of(hour): each for hour, each in engagement.hours.items()}
     first = min(figures)
     last = min(max(figures), first + timedelta(hours=_MOST_BARS - 1))
     hours = [first]
@@ -75,9 +88,69 @@ def timeline_of(engagement: Engagement | None) -> Timeline | None:
     return Timeline(bars, most_opened, max(each.clicked for each in shown))
 
 
+def hours_of(
+    timeline: Timeline, results: MessageResults, comparison: Comparison | None, sent_at: datetime
+) -> str:
+    """Return the points that the script draws in the viewer's time zone: begin of the hour, opened,
+    clicked, and what the median of the last messages would be."""
+    usual = comparison.opened_by_hour if comparison else ()
+    first = sent_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+    def expected(at: datetime) -> float | None:
+        place = int((at - first).total_seconds()) // 3600
+        if not 0 <= place < len(usual):
+            return None
+        return round(usual[place] * results.delivered / 100, 1)
+
+    points = [
+        [int(bar.at.timestamp()), bar.opened, bar.clicked, expected(bar.at)]
+        for bar in timeline.bars
+    ]
+    shown = [list(column) for column in zip(*points, strict=True)]
+    compared = comparison.messages if comparison and usual else 0
+    return json.dumps({"columns": shown, "compared": compared})
+
+
+async def results_of(visit: Visit, message: Message, counts: Counts) -> dict[str, Any]:
+    """Return what the results on the page of a message and on its report show."""
+    results = await visit.services.results.of_message(message)
+    if message.counts is None:  # not finished: as many as were accepted until now
+        results = msgspec.structs.replace(results, accepted=counts.accepted)
+    comparison = None
+    if results.accepted:
+        comparison = await visit.services.results.comparison(message)
+    timeline = timeline_of(results.engagement)
+    sent_at = message.queued_at or message.due_at
+    providers = sorted(results.delivery.providers.items(), key=lambda each: -each[1].accepted)
+    return {
+        "results": results,
+        "comparison": comparison,
+        "timeline": timeline,
+        "hours": hours_of(timeline, results, comparison, sent_at) if timeline else "",
+        "providers": providers[:_MOST_PROVIDERS],
+        "link_clicks": sum(each.clicks for each in results.links),
+        "percent": percent,
+    }
+
+
+async def report(visit: Visit) -> Response:
+    """Show the results on one sheet, to be printed."""
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    counts = message.counts or await visit.services.outcomes.counts(message)
+    return visit.render(
+        "admin/messages/report.html",
+        **await results_of(visit, message, counts),
+        message=message,
+        counts=counts,
+        most_lines=_MOST_REPORTED,
+        now=clock.now(),
+    )
+
+
 async def results_file(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
-    results = describe_results(await visit.services.results.of_message(message))
+    found = await visit.services.results.of_message(message)
+    results = describe_results(found, await visit.services.results.comparison(message))
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(("number", "of", "count"))
@@ -92,7 +165,7 @@ async def results_file(visit: Visit) -> Response:
 
 def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | float]]:
     """Yield every number; those that are not measured are left out."""
-    for name in ("accepted", "bounced", "complained", "unsubscribed"):
+    for name in ("accepted", "delivered", "bounced", "complained", "unsubscribed"):
         yield name, "", getattr(results, name)
     for name, found in (("opened", results.opened), ("clicked", results.clicked)):
         if found is not None:
@@ -102,6 +175,12 @@ def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | flo
         yield "click_to_open", "", results.click_to_open
     for kind in results.kinds:
         yield "bounced", kind.kind.value, kind.count
+    for provider in results.providers:
+        for name in ("accepted", "bounced", "complained"):
+            yield f"{name} by provider", protected(provider.provider), getattr(provider, name)
+    yield from _rates("rate in percent", results.rates)
+    if results.comparison is not None:
+        yield from _rates("median rate in percent", results.comparison.rates)
     for link in results.links:
         yield "clicks", protected(link.url), link.clicks
     for hour in results.hours:
@@ -109,8 +188,13 @@ def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | flo
         yield "clicked by hour", hour.hour, hour.clicked
 
 
-def _moment(hour: str) -> datetime:
-    return datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+def _rates(name: str, rates: RatesResource) -> Iterator[tuple[str, str, float]]:
+    for rate, value in msgspec.structs.asdict(rates).items():
+        if value is not None:
+            yield name, rate, value
 
 
-VIEWS = (View("/messages/{ref}/results.csv", results_file, right=ListRight.VIEW),)
+VIEWS = (
+    View("/messages/{ref}/results.csv", results_file, right=ListRight.VIEW),
+    View("/messages/{ref}/report", report, right=ListRight.VIEW, uses_rules=False),
+)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
+from postroom.services.audience.results.message_results import MessageResults
 from postroom.services.operations.health import Grade
 from postroom.web.admin.audience.growth import Audience, audience, audience_of
 from postroom.web.admin.messages.under_way import MessageUnderWay, under_way
@@ -33,11 +34,10 @@ _FOLDER: Final = "admin/operations"
 
 
 class LastMessage(msgspec.Struct, frozen=True):
-    """The last message that was sent. `unsubscribed` counts everyone who has left its list
-    since."""
+    """The last message that was sent, and what became of it."""
 
     message: Message
-    unsubscribed: int
+    results: MessageResults
 
 
 async def home(visit: Visit) -> Response:
@@ -130,11 +130,7 @@ async def _last(visit: Visit) -> LastMessage | None:
     last = next((each for each in done if each.status is MessageStatus.COMPLETED), None)
     if last is None or last.counts is None:
         return None
-    began = last.queued_at or last.due_at
-    unsubscribed = [
-        await visit.services.subscriptions.unsubscribed_since(each, began) for each in last.lists
-    ]
-    return LastMessage(last, sum(unsubscribed))
+    return LastMessage(last, await visit.services.results.of_message(last))
 
 
 VIEWS = (

@@ -1,19 +1,29 @@
-"""`/messages/{ref}/results`."""
+"""`/messages/{ref}/results` and `/results`."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.results import MessageResultsResource, describe_results
+from postroom.services.resources.results_over_time import (
+    ResultsOverTimeResource,
+    describe_results_over_time,
+)
 from postroom.web.api.documenting import call
 from postroom.web.api.fields import RefPath
+from postroom.web.api.key_rights import is_limited, lists_of, messages_of
 from postroom.web.api.routing import ApiRoute, respond, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
+
+OneList = Annotated[ListName | None, Query(alias="list", description="Only messages to this list.")]
 
 
 @router.get(
@@ -22,7 +32,21 @@ router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 )
 async def read_results(request: Request, ref: RefPath) -> Response:
     """Return what became of a message: bounces and spam reports by kind and provider, people who
-    unsubscribed with its links and, if they are measured, opens and clicks."""
+    unsubscribed with its links and, if they are measured, opens and clicks. `comparison` has the
+    medians of the list's last ten messages before this one."""
     services = services_of(request)
     message = await services.messages.get(ref)
-    return respond(describe_results(await services.results.of_message(message)))
+    results = await services.results.of_message(message)
+    return respond(describe_results(results, await services.results.comparison(message)))
+
+
+@router.get("/results", **call(Scope.MESSAGES, ResultsOverTimeResource, 404, right=ListRight.VIEW))
+async def read_results_over_time(request: Request, list_name: OneList = None) -> Response:
+    """Return the numbers and rates of the last 50 messages, their medians, when people opened them,
+    how providers received them, and how many subscribers joined and left in the last 90 days."""
+    services = services_of(request)
+    name = None if list_name is None else (await services.lists.get(list_name)).name
+    only = await lists_of(request).names() if is_limited(request) else None
+    sees = messages_of(request).sees
+    found = await services.results_over_time.read(name, sees=sees, only=only)
+    return respond(describe_results_over_time(found))

@@ -136,13 +136,17 @@ async def of_message(visit: Visit) -> Response:
 
 
 async def frame_of_message(visit: Visit) -> Response:
+    return _framed(visit, await html_of_message(visit), with_pictures=_wants_pictures(visit))
+
+
+async def html_of_message(visit: Visit) -> str:
+    """Return the HTML of an existing message for a frame, or a sentence if there is none."""
     _, content, bodies = await _stored(visit)
     try:
         preview = await _preview_of(visit, content, bodies)
     except DomainError:
-        return _framed(visit, _NOTHING.format("No preview."))
-    shown = preview.html or _NOTHING.format("This message has no HTML.")
-    return _framed(visit, shown, with_pictures=_wants_pictures(visit))
+        return _NOTHING.format("No preview.")
+    return preview.html or _NOTHING.format("This message has no HTML.")
 
 
 async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:

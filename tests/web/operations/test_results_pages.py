@@ -1,0 +1,118 @@
+"""Results over time: the same numbers in page, file and API, only of lists that somebody
+may view."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+
+import pytest
+
+from postroom import clock
+from postroom.cli.support import output
+from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.tracking import Track
+from postroom.services.accounts.users import Role
+from postroom.services.audience.results.engagement import Engagement, HourFigure
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.resources.results_over_time import describe_results_over_time
+from postroom.web.admin.operations.results import week_of
+from postroom.wiring import Services
+from tests.integration.usecases.pages import sent_message
+from tests.web.site import Site
+from tests.web.test_list_rights import member
+
+NEWS, SHOP = ListName("news"), ListName("shop")
+MONDAY_AT_NINE = datetime(2026, 11, 9, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+async def services(site: Site) -> Services:
+    for name in (NEWS, SHOP):
+        await site.services.lists.create(name, name.title(), f"{name}@contoso.example")
+        for number in range(10):
+            await site.services.subscriptions.add(name, f"u{number}@example.com", verified=True)
+    return site.services
+
+
+async def sent(services: Services, name: ListName, days: int, opened: int | None) -> Message:
+    track = Track.OFF if opened is None else Track.AGGREGATE
+    outcomes = [EmailOutcome.ACCEPTED] * 10
+    at = clock.now() - timedelta(days=days)
+    message = await sent_message(services, name, NewBodies("<p>Hello</p>"), outcomes, at, track)
+    if opened is not None:
+        hour = MONDAY_AT_NINE.strftime("%Y-%m-%dT%H")
+        sums = Engagement(opened, 0, 0, 1, hours={hour: HourFigure(opened, 1)})
+        await services.engagement.add(message.ref, "one", sums)
+    return message
+
+
+async def test_page_file_and_api_show_the_same_numbers(site: Site, services: Services) -> None:
+    refs = [(await sent(services, NEWS, 3 - number, 2 * number)).ref for number in range(3)]
+    unmeasured = await sent(services, SHOP, 0, None)
+    expected = output.builtins(describe_results_over_time(await services.results_over_time.read()))
+    assert [each["ref"] for each in expected["messages"]] == [unmeasured.ref, *reversed(refs)]
+    assert expected["medians"]["opened"] == 20.0, "what was not measured counts for nothing"
+    assert expected["hours"] == [{"weekday": 1, "hour": 9, "opened": 6}]
+    assert expected["providers"][0]["accepted"] == 40
+    key = (await services.keys.create("of the test")).secret
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = await site.visitor().http.get("/api/v1/results", headers=headers)
+    assert answer.json() == expected
+    user = await site.user(Role.VIEWER)
+    rows = list(csv.DictReader((await user.get("/results.csv")).text.splitlines()))
+    assert [row["ref"] for row in rows] == [each["ref"] for each in expected["messages"]]
+    assert [row["opened"] for row in rows] == ["", "4", "2", "0"]
+    assert [row["opened_percent"] for row in rows] == ["", "40.0", "20.0", "0.0"]
+    page = unescape((await user.get("/results")).text)
+    cells = re.findall(r'data-label="opened">([^<]+)<', page)
+    assert cells == ["20.0\xa0%", "–", "40.0\xa0%", "20.0\xa0%", "0.0\xa0%"]
+    assert "Mon 09:00: 6 opened" in page
+
+
+async def test_a_list_can_be_chosen(site: Site, services: Services) -> None:
+    await sent(services, NEWS, 1, 3)
+    ours = await sent(services, SHOP, 2, 5)
+    found = await services.results_over_time.read(SHOP)
+    assert [each.message.ref for each in found.messages] == [ours.ref]
+    user = await site.user(Role.VIEWER)
+    page = (await user.get("/results?list=shop")).text
+    assert f'href="/messages/{ours.ref}"' in page
+    assert page.count('href="/messages/6') == 1
+    assert 'href="/results.csv?list=shop"' in page
+    assert (await user.get("/results?list=nope")).status_code == 404
+
+
+async def test_lists_outside_somebodys_rights_do_not_exist(site: Site, services: Services) -> None:
+    theirs = await sent(services, NEWS, 1, 3)
+    ours = await sent(services, SHOP, 2, 5)
+    visitor = await member(site, SHOP, frozenset({ListRight.VIEW}))
+    page = (await visitor.get("/results")).text
+    assert ours.ref in page
+    assert theirs.ref not in page
+    assert "<option>news" not in page
+    assert theirs.ref not in (await visitor.get("/results.csv")).text
+    for path in ("/results?list=news", "/results.csv?list=news"):
+        assert (await visitor.get(path)).status_code == 404
+
+
+async def test_without_messages_there_is_a_page_all_the_same(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    assert "No results yet" in (await user.get("/results")).text
+    assert len((await user.get("/results.csv")).text.splitlines()) == 1
+    found = await site.services.results_over_time.read()
+    assert (found.best_hour, week_of(found)) == (None, [])
+
+
+async def test_the_last_fifty_messages_are_shown(services: Services) -> None:
+    for number in range(52):
+        await sent(services, NEWS, number + 1, None)
+    found = (await services.results_over_time.read()).messages
+    assert len(found) == 50
+    times = [each.message.due_at for each in found]
+    assert times == sorted(times, reverse=True)
