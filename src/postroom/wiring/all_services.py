@@ -30,6 +30,8 @@ from postroom.services.audience.personal_data import TraceService
 from postroom.services.audience.results.engagement import EngagementRows
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.people import PeopleRows
+from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.signup.preferences import PreferenceService
 from postroom.services.audience.signup.proofs import ProofService
@@ -159,8 +161,15 @@ class Services:
         )
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
+        people = PeopleRows(store)
+        self.personal_hits = PersonalHits(people, self.subscriptions.rows, self.link_tables)
         self.results = ResultService(
-            self.delivery_figures, self.message_unsubscribes, self.engagement, self.link_tables
+            self.delivery_figures,
+            self.message_unsubscribes,
+            self.engagement,
+            people,
+            self.link_tables,
+            self.pages,
         )
         self.tracing = TraceService(
             self.lists,
@@ -169,6 +178,7 @@ class Services:
             self.outcomes,
             self.ledger,
             self.suppressions,
+            self.personal_hits,
         )
         self.personal_data = PersonalDataService(
             store,
@@ -179,6 +189,7 @@ class Services:
             self.pages,
             self.ledger,
             self.suppressions,
+            self.personal_hits,
         )
         self.doubts = DoubtService(store, self.pages, self.outcomes)
         self.progress = ProgressService(self.outcomes)

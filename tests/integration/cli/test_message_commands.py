@@ -61,13 +61,14 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     cli.ok("message", "edit", ref, "--attach", "body.txt")
     changed = cli.json("message", "edit", ref, "--attach", "body.htm", "--attach", "body.txt")
     assert [each["name"] for each in changed["attachments"]] == ["body.htm", "body.txt"]
-    assert cli.json("message", "edit", ref, "--track", "aggregate")["track"] == "aggregate"
+    for track in ("aggregate", "personal"):
+        assert cli.json("message", "edit", ref, "--track", track)["track"] == track
     assert cli.json("message", "edit", ref, "--track", "list")["track"] is None
-    for wrong, words in (("personal", "is not available yet"), ("no", "must be off, aggregate or")):
-        assert words in " ".join(cli.misused("message", "edit", ref, "--track", wrong).split())
+    misused = cli.misused("message", "edit", ref, "--track", "no")
+    assert "must be off, aggregate, personal or list" in " ".join(misused.split())
     assert [each["ref"] for each in cli.json("message", "ls")["items"]] == [ref]
     assert "Hello" in cli.ok("message", "ls")
-    for reading in ("results", "preflight"):
+    for reading in ("results", "people", "preflight"):
         cli.run("message", reading, ref)
     audit = cli.ok("table", "show", "audit")
     assert "message edit" in audit

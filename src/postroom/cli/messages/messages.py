@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.messages.drafts import duplicate, preflight, schedule, test, unschedule
 from postroom.cli.messages.emails import decide, email, emails
-from postroom.cli.messages.message_results_command import results
+from postroom.cli.messages.message_results_command import people, results
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
@@ -53,7 +53,18 @@ def messages() -> None:
     """Write and schedule messages, and follow their delivery."""
 
 
-for command in (schedule, unschedule, duplicate, preflight, test, emails, email, decide, results):
+for command in (
+    schedule,
+    unschedule,
+    duplicate,
+    preflight,
+    test,
+    emails,
+    email,
+    decide,
+    results,
+    people,
+):
     messages.add_command(command)
 
 

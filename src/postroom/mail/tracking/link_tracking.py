@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import html as html_
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from postroom.mail.bodies.html import ATTRIBUTE, HtmlTag, tokens
+from postroom.mail.personal.slots import AnySlot, Slot
+from postroom.mail.tracking.tracking_tokens import PersonalTokens
 
 TRAP: Final = 0
 MOST_LINKS: Final = 1000
@@ -31,11 +33,13 @@ _OWN_PAGES: Final = ("/confirm", "/preferences", "/unsubscribe", "/view")
 
 
 class LinkTracking(msgspec.Struct, frozen=True):
-    """How the links of one message are tracked: `numbers` by target."""
+    """How the links of one message are tracked: `numbers` by target. With `personal`, those who
+    agreed have other tokens than `token`, which is everybody's."""
 
     base_url: str
     token: str
     numbers: Mapping[str, int]
+    personal: PersonalTokens | None = None
 
     def link(self, number: int) -> str:
         return f"{self.base_url.rstrip('/')}/r/{self.token}/{number}"
@@ -62,10 +66,28 @@ class _FoundLink(msgspec.Struct, frozen=True):
     target: str
 
 
-def tracking_of(base_url: str, token: str, table: tuple[str, ...]) -> LinkTracking:
+def tracking_of(
+    base_url: str, token: str, table: tuple[str, ...], personal: PersonalTokens | None = None
+) -> LinkTracking:
     """Return how the links of a message with this table are tracked."""
     numbers = {each: number for number, each in enumerate(table) if each}
-    return LinkTracking(base_url, token, numbers)
+    return LinkTracking(base_url, token, numbers, personal)
+
+
+def with_token_slots(
+    segments: Iterable[str | AnySlot], tracking: LinkTracking
+) -> Iterator[str | AnySlot]:
+    """Yield the segments of a tracked body with a slot instead of each token. No other text can
+    contain the token, because it cannot be guessed."""
+    for each in segments:
+        if not isinstance(each, str):
+            yield each
+            continue
+        first, *others = each.split(tracking.token)
+        yield first
+        for other in others:
+            yield Slot.LINK_TOKEN
+            yield other
 
 
 def link_table(document: str, base_url: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Erasing everything that is stored about one address.
 
-It is removed from all lists, with its ids of other tools and the records that it left some lists,
+It is removed from all lists, with its ids of other tools, the records that it left some lists, and
+what is recorded about its opens and clicks (`results/people.py`),
 and the consent ledger loses whose entries it has, with their details. Records of emails stay, so
 that counts and pages remain correct, but without the address, also in the mail server's replies and
 in bounces. A suppressed address stays suppressed: its digest is kept.
@@ -29,6 +30,7 @@ import msgspec
 from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, parse_address
 from postroom.domain.audience.consent import ConsentAction
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import PageEmails
@@ -36,6 +38,7 @@ from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentLedger
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.personal_data import TraceService
+from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.subscriber_rows import SubscriberRows
@@ -81,6 +84,7 @@ class PersonalDataService:
         pages: PageRows,
         ledger: ConsentLedger,
         suppressions: SuppressionService,
+        personal: PersonalHits,
     ) -> None:
         self._requests = store.table(TABLE)
         self._lists = lists
@@ -92,6 +96,7 @@ class PersonalDataService:
         self._pages = pages
         self._ledger = ledger
         self._suppressions = suppressions
+        self._personal = personal
 
     async def erase(self, email: str) -> Erasure:
         """Erase an address. `Invalid`."""
@@ -110,7 +115,10 @@ class PersonalDataService:
     async def _carry_out(self, request: _Request) -> Erasure:
         lists: list[str] = []
         if not request.waiting:
-            await self._forget_foreign_ids(request)
+            guids = await self._guids(request)
+            await self._foreign_ids.forget(guids)
+            async for message in self._all_messages():
+                await self._personal.forget(message, guids)
             lists = await self._remove_from_lists(request)
             await self._forget_departures(request.address)
             await self._suppressions.erase(request.address)
@@ -132,14 +140,14 @@ class PersonalDataService:
                 await self._requests.delete(_PARTITION, _row(request.address))
         return Erasure(request.address, lists, emails, waiting)
 
-    async def _forget_foreign_ids(self, request: _Request) -> None:
-        """Remove ids of other tools, as long as it is known whose they are."""
+    async def _guids(self, request: _Request) -> set[SubscriberGuid]:
+        """Return the GUIDs of an address, as long as it is known whose they are."""
         subscriptions = await self._tracing.subscriptions(request.address)
-        guids = {each.guid for each in subscriptions if each.created_at <= request.at}
+        erased = [each for each in subscriptions if each.created_at <= request.at]
+        guids = {guid for each in erased for guid in (each.guid, *each.merged_guids)}
         async for name in self._lists.all_names():
             guids.update(await self._ledger.departed(name, request.address))
-        if guids:
-            await self._foreign_ids.forget(guids)
+        return guids
 
     async def _remove_from_lists(self, request: _Request) -> list[str]:
         left = []
@@ -164,6 +172,9 @@ class PersonalDataService:
             if page is None:
                 return 0
             places = page.emails.places_of(key)
+            # First: who it was is known only as long as the page says it. Hits that were queued
+            # before the subscriber was removed may have been counted meanwhile.
+            await self._personal.forget(message, {page.emails.guid(each) for each in places})
             is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
             if is_pending or page.claim != FREE:
                 return None

@@ -14,8 +14,10 @@ from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 from postroom.services.audience.consent.consent_ledger import ConsentHistory, ConsentLedger
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.results.personal_hits import PersonalHits, PersonResult
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.suppression.bounce_history import RecordedBounce
 from postroom.services.audience.suppression.suppressions import SuppressionService
@@ -34,7 +36,7 @@ class Departure(msgspec.Struct, frozen=True):
 
 class Trace(msgspec.Struct, frozen=True):
     """Subscriptions and departures sorted by list; emails with their messages, newest first, and
-    their bounces by message."""
+    their bounces, opens and clicks by message."""
 
     address: Address
     subscriptions: list[Subscriber]
@@ -43,6 +45,7 @@ class Trace(msgspec.Struct, frozen=True):
     consent: list[ConsentHistory] = []
     suppressions: list[Suppression] = []
     bounces: dict[MessageRef, list[RecordedBounce]] = {}
+    engagement: dict[MessageRef, PersonResult] = {}
 
 
 class TracedEmails(msgspec.Struct, frozen=True):
@@ -52,6 +55,7 @@ class TracedEmails(msgspec.Struct, frozen=True):
     looked_at: int
     next: str | None
     bounces: dict[MessageRef, list[RecordedBounce]] = {}
+    engagement: dict[MessageRef, PersonResult] = {}
 
 
 class TraceService:
@@ -65,6 +69,7 @@ class TraceService:
         outcomes: OutcomeService,
         ledger: ConsentLedger,
         suppressions: SuppressionService,
+        personal: PersonalHits,
     ) -> None:
         self._lists = lists
         self._subscriptions = subscriptions
@@ -72,6 +77,7 @@ class TraceService:
         self._outcomes = outcomes
         self._ledger = ledger
         self._suppressions = suppressions
+        self._personal = personal
 
     async def trace(self, email: str) -> Trace:
         """Return the whole history of an address. `Invalid`."""
@@ -81,15 +87,26 @@ class TraceService:
         suppressions = await self._suppressions.of_address(address)
         emails: list[tuple[Message, EmailRecord]] = []
         bounces: dict[MessageRef, list[RecordedBounce]] = {}
+        engagement: dict[MessageRef, PersonResult] = {}
         before: str | None = None
         while True:
             part = await self.emails(address, before=before)
             emails += part.emails
             bounces |= part.bounces
+            engagement |= part.engagement
             if (before := part.next) is None:
                 break
         consent = await self.consent(address, subscriptions)
-        return Trace(address, subscriptions, departures, emails, consent, suppressions, bounces)
+        return Trace(
+            address,
+            subscriptions,
+            departures,
+            emails,
+            consent,
+            suppressions,
+            bounces,
+            engagement,
+        )
 
     async def subscriptions(self, address: Address) -> list[Subscriber]:
         """Return the subscriptions of an address."""
@@ -136,7 +153,23 @@ class TraceService:
         of_email = self._suppressions.bounces.of_email
         bounced = await asyncio.gather(*(of_email(message.ref, address) for message, _ in emails))
         bounces = {m.ref: each for (m, _), each in zip(emails, bounced, strict=True) if each}
-        return TracedEmails(emails, len(found.messages), found.next, bounces)
+        engagement = await self.engagement(address, emails)
+        return TracedEmails(emails, len(found.messages), found.next, bounces, engagement)
+
+    async def engagement(
+        self, address: Address, emails: Sequence[tuple[Message, EmailRecord]]
+    ) -> dict[MessageRef, PersonResult]:
+        """Return what the owner of an address did with these messages, as far as it is recorded."""
+        by_list: dict[ListName, list[Message]] = {}
+        for message, record in emails:
+            if message.track is Track.PERSONAL:
+                by_list.setdefault(message.lists[record.list_number], []).append(message)
+        found: dict[MessageRef, PersonResult] = {}
+        for name, messages in by_list.items():
+            subscriber = await self._subscriptions.find(name, address)
+            if subscriber is not None:
+                found |= await self._personal.of_subscriber(subscriber, messages)
+        return found
 
     async def emails_of_list(
         self, list_name: ListName, address: Address

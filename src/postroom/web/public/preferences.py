@@ -166,8 +166,10 @@ class _Page:
         emails = await visitor.services.tracing.emails_of_list(
             subscriber.list_name, subscriber.address
         )
+        engagement = await visitor.services.tracing.engagement(subscriber.address, emails)
         history = await visitor.services.ledger.of_subscriber(subscriber)
-        data = msgspec.json.encode(describe_personal_data(subscriber, history, emails))
+        described = describe_personal_data(subscriber, history, emails, engagement)
+        data = msgspec.json.encode(described)
         name = f"{subscriber.list_name}.json"
         return Response(
             msgspec.json.format(data, indent=2),

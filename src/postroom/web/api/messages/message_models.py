@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from postroom.domain.errors import Incomplete
 from postroom.domain.messages.audiences import MOST_EXCLUDED, MOST_MORE
 from postroom.domain.messages.messages import MessageFormat
-from postroom.domain.messages.tracking import TRACKS, parse_track
+from postroom.domain.messages.tracking import Track, parse_track
 from postroom.sender.draft_mail import MOST_TESTS
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.storage.limits import EARLIEST
@@ -63,9 +63,10 @@ Tracking = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "enum": list(TRACKS),
-            "description": "Whether opens and clicks are measured: `off`, or `aggregate`, without"
-            " knowing who it was. If omitted or null: the default of the list.",
+            "enum": list(Track),
+            "description": "Whether opens and clicks are measured: `off`; `aggregate`, without"
+            " knowing who it was; or `personal`, which also records who, only for subscribers who"
+            " agreed to it. If omitted or null: the default of the list.",
         }
     ),
 ]

@@ -61,6 +61,7 @@ TRACK_NAMES: Final[Mapping[str, str]] = {
     "": "List default",
     Track.OFF: "Off",
     Track.AGGREGATE: "Aggregate",
+    Track.PERSONAL: "Personal",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
 _TIME_FIELD: Final = "scheduled_at"
