@@ -99,6 +99,26 @@ async def test_only_those_who_agreed_have_links_of_their_own(
     assert all(len(line) <= 78 for line in mails[0].partition(b"\r\n\r\n")[2].splitlines())
 
 
+@pytest.mark.parametrize("track", [Track.OFF, Track.PERSONAL])
+async def test_links_get_the_utm_parameters_of_the_list_whether_they_are_tracked_or_not(
+    site: Site, people: list[Subscriber], track: Track
+) -> None:
+    await site.services.lists.edit(NAME, utm_source="news")
+    message = await queued(site, track)
+    await site.services.lists.edit(NAME, utm_source="changed later")
+    mailing = await mailing_of(site, message)
+    mail = mailing.mail(Recipient(people[0].address, people[0].guid, agreed=True))
+    campaign = f"utm_campaign={now():%Y-%m-%d}-news"
+    first = f"https://www.example.com/first?a=1&b=2&utm_source=news&utm_medium=email&{campaign}"
+    html = read_mail(mail).html or ""
+    if track is Track.OFF:
+        assert first.replace("&", "&amp;") in html
+    else:
+        answer = await site.visitor().http.get(links_of(mail)[0])
+        assert answer.headers["Location"] == first
+    assert "utm_" not in "".join(re.findall(r"[^ ]*/unsubscribe[^ ]*", html))
+
+
 async def test_an_email_provider_gets_the_same_tokens(site: Site, people: list[Subscriber]) -> None:
     message = await queued(site)
     mailing = await mailing_of(site, message)

@@ -46,7 +46,7 @@ from postroom.domain.audience.list_property import (
     lines,
 )
 from postroom.domain.audience.mail_headers import MAIL_PROPERTIES
-from postroom.domain.audience.track_property import TRACK_PROPERTY
+from postroom.domain.audience.track_property import TRACK_PROPERTY, UTM_PROPERTY
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import ENGLISH_NAMES, LANGUAGES, known_language, parse_list_language
 from postroom.domain.messages.tracking import Track
@@ -105,6 +105,7 @@ class MailingList(msgspec.Struct, frozen=True):
     confirmed_url: str = ""
     welcome_email: bool = False
     track: str = Track.OFF.value
+    utm_source: str = ""
     confirmation_emails: str = ""
     welcome_emails: str = ""
 
@@ -382,6 +383,7 @@ _ALL: Final = (
     ),
     *MAIL_PROPERTIES,
     TRACK_PROPERTY,
+    UTM_PROPERTY,
     *FORM_PROPERTIES,
     *EMAIL_PROPERTIES,
 )

@@ -1,10 +1,10 @@
-"""Whether messages to a list measure opens and clicks."""
+"""Whether messages to a list measure opens and clicks, and what their links say to websites."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from postroom.domain.audience.list_property import Input, ListProperty
+from postroom.domain.audience.list_property import Input, ListProperty, line
 from postroom.domain.messages.tracking import Track, parse_track
 
 TRACK_PROPERTY: Final = ListProperty(
@@ -20,4 +20,14 @@ TRACK_PROPERTY: Final = ListProperty(
     choices=tuple(map(str, Track)),
     example="aggregate",
     restore=lambda stored: stored if stored in set(Track) else Track.OFF.value,
+)
+
+UTM_PROPERTY: Final = line(
+    "utm_source",
+    100,
+    stored_as="UtmSource",
+    label="UTM source",
+    help="Added to links to websites, for web analytics: with the medium email, and the day and the"
+    " subject as campaign. Links with UTM parameters stay as they are. Empty: none are added.",
+    example="newsletter",
 )

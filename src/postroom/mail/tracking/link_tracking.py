@@ -58,7 +58,7 @@ class LinkTracking(msgspec.Struct, frozen=True):
         )
 
 
-class _FoundLink(msgspec.Struct, frozen=True):
+class FoundLink(msgspec.Struct, frozen=True):
     """The value of an `href`, between its quotes."""
 
     start: int
@@ -92,7 +92,7 @@ def with_token_slots(
 
 def link_table(document: str, base_url: str) -> tuple[str, ...]:
     """Return the targets of a body's tracked links, each once. The first place is the trap's."""
-    found = dict.fromkeys(each.target for each in _links(document, base_url))
+    found = dict.fromkeys(each.target for each in website_links(document, base_url))
     return ("", *list(found)[:MOST_LINKS])
 
 
@@ -100,7 +100,7 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     """Return the body with tracked links instead of those in the table."""
     pieces: list[str] = []
     done = 0
-    for each in _links(document, tracking.base_url):
+    for each in website_links(document, tracking.base_url):
         number = tracking.numbers.get(each.target)
         if number is not None:
             pieces += [document[done : each.start], html_.escape(tracking.link(number))]
@@ -108,7 +108,9 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     return "".join([*pieces, document[done:]])
 
 
-def _links(document: str, base_url: str) -> Iterator[_FoundLink]:
+def website_links(document: str, base_url: str) -> Iterator[FoundLink]:
+    """Yield the links of an HTML body that lead to websites, without those to pages for
+    subscribers and those with merge fields."""
     for token in tokens(document, "a", "area"):
         if not isinstance(token, HtmlTag) or token.closes:
             continue
@@ -120,7 +122,7 @@ def _links(document: str, base_url: str) -> Iterator[_FoundLink]:
             if group is not None:
                 target = _LINE_ENDS.sub("", html_.unescape(found[group])).strip()
                 if _is_tracked(target, base_url):
-                    yield _FoundLink(begin + found.start(group), begin + found.end(group), target)
+                    yield FoundLink(begin + found.start(group), begin + found.end(group), target)
             break  # a second `href` counts for nobody
 
 
