@@ -28,6 +28,14 @@ def bodies(kilobytes: int, overhead: int = OVERHEAD) -> NewBodies:
     return NewBodies(f"<html><body>\n{line * lines}</body></html>", text * lines)
 
 
+def linked_bodies(kilobytes: int) -> NewBodies:
+    """Return the same with five links."""
+    plain = bodies(kilobytes)
+    links = "".join(f'<a href="https://www.example.com/{each}">Read</a>\n' for each in range(5))
+    html = (plain.html or "").replace("<body>", f"<body>\n<p>{links}</p>")
+    return NewBodies(html, plain.text)
+
+
 FIELDS = ("first_name", "last_name", "source")
 
 

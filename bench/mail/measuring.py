@@ -14,6 +14,7 @@ from bench.effort import Effort
 from bench.figures import Figure
 from bench.mail import baselines, imports, pipeline
 from bench.mail.pipeline import ALL_IN_ONE, SEPARATE, TWO_SENDERS, Setup
+from postroom.domain.messages.tracking import Track
 from tests.services.azurite import running_azurite
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.recording_smtp import running_recording_smtp
@@ -38,10 +39,13 @@ def on_sqlite(
     parts: Sequence[str] = SEPARATE,
     *,
     is_personal: bool = False,
+    track: Track | None = None,
 ) -> pipeline.Run:
     with _folder() as folder:
         setup = Setup(f"sqlite:///{folder}/store.db", folder, port)
-        sending = pipeline.send(setup, recipients, kilobytes, parts, is_personal=is_personal)
+        sending = pipeline.send(
+            setup, recipients, kilobytes, parts, is_personal=is_personal, track=track
+        )
         return asyncio.run(sending)
 
 
@@ -88,14 +92,16 @@ def _on_azurite(port: int, recipients: int) -> float:
 
 
 def other_mails(effort: Effort) -> list[Figure]:
-    """40 KB mails, mails with fields, and a server that waits 50 ms before each reply."""
+    """40 KB mails, mails with fields or links, and a server that waits 50 ms before each reply."""
     mails = effort.size(MAILS)
     with running_smtp_sink() as sink:
-        large, large_other, personal, plain = effort.medians(
+        large, large_other, personal, plain, tracked, untracked = effort.medians(
             lambda: on_sqlite(sink.port, effort.size(20_000), 40).rate,
             lambda: baselines.with_aiosmtplib(sink.port, effort.size(5_000), 40, 8),
             lambda: on_sqlite(sink.port, mails, is_personal=True).rate,
             lambda: on_sqlite(sink.port, mails).rate,
+            lambda: on_sqlite(sink.port, mails, track=Track.PERSONAL).rate,
+            lambda: on_sqlite(sink.port, mails, track=Track.OFF).rate,
         )
     with running_recording_smtp(delay=0.05, keep_content=False) as slow:
         waiting, waiting_other = effort.medians(
@@ -105,6 +111,7 @@ def other_mails(effort: Effort) -> list[Figure]:
     return [
         Figure("40 KB mails", large, "emails/s", large_other, "aiosmtplib, 8 connections"),
         Figure("three fields of the subscriber", personal, "emails/s", plain, "none", 0.9),
+        Figure("personal tracking, five links", tracked, "emails/s", untracked, "off", 0.9),
         Figure(
             "a server that takes 50 ms for each reply",
             waiting,

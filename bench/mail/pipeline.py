@@ -18,6 +18,7 @@ import msgspec
 from bench.mail import content
 from bench.processes import peak_kilobytes, wait_until_idle
 from postroom.domain.messages.messages import FINAL, Message
+from postroom.domain.messages.tracking import Track
 from postroom.services import entities
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert, Operation, open_store
@@ -87,11 +88,16 @@ async def send(
     parts: Sequence[str] = SEPARATE,
     *,
     is_personal: bool = False,
+    track: Track | None = None,
 ) -> Run:
     """Send one message to a new list; the time is from its scheduling to its completion."""
     async with await open_store(setup.store_url) as store:
-        await fill(Services(store), recipients, is_personal=is_personal)
-    return await send_to_filled(setup, recipients, kilobytes, parts, is_personal=is_personal)
+        await fill(
+            Services(store), recipients, is_personal=is_personal, agreed=track is Track.PERSONAL
+        )
+    return await send_to_filled(
+        setup, recipients, kilobytes, parts, is_personal=is_personal, track=track
+    )
 
 
 async def send_to_filled(
@@ -101,6 +107,7 @@ async def send_to_filled(
     parts: Sequence[str] = SEPARATE,
     *,
     is_personal: bool = False,
+    track: Track | None = None,
 ) -> Run:
     """Do the same with a list that `fill` has created."""
     async with await open_store(setup.store_url) as store:
@@ -108,7 +115,7 @@ async def send_to_filled(
         with setup.running(parts) as processes:
             await asyncio.to_thread(wait_until_idle, [process.pid for process in processes])
             started = time.perf_counter()
-            message = await schedule(services, kilobytes, is_personal=is_personal)
+            message = await schedule(services, kilobytes, is_personal=is_personal, track=track)
             while message.status not in FINAL:
                 if any(process.poll() is not None for process in processes):
                     raise RuntimeError(f"a process has died: see {setup.folder}")
@@ -124,16 +131,24 @@ async def send_to_filled(
     return Run(recipients, seconds, peaks)
 
 
-async def schedule(services: Services, kilobytes: int, *, is_personal: bool = False) -> Message:
-    """Schedule the message for now, with fields of its recipients if it is personal."""
+async def schedule(
+    services: Services, kilobytes: int, *, is_personal: bool = False, track: Track | None = None
+) -> Message:
+    """Schedule the message for now, with fields of its recipients if it is personal, and with links
+    if it is said how they are tracked."""
     bodies = content.personal_bodies if is_personal else content.bodies
+    if track is not None:
+        bodies = content.linked_bodies
     return await services.messages.create(
-        content.LIST, "News", bodies(kilobytes), datetime.now(UTC)
+        content.LIST, "News", bodies(kilobytes), datetime.now(UTC), track=track
     )
 
 
-async def fill(services: Services, count: int, *, is_personal: bool = False) -> None:
-    """Create the list, with so many confirmed subscribers, of whom more or less is known."""
+async def fill(
+    services: Services, count: int, *, is_personal: bool = False, agreed: bool = False
+) -> None:
+    """Create the list, with so many confirmed subscribers, of whom more or less is known, and who
+    may have agreed to personal tracking."""
     await services.lists.create(content.LIST, "Contoso's news", content.FROM)
     table = services.store.table(entities.LISTS)
     starts = iter(range(0, count, 50))
@@ -145,6 +160,7 @@ async def fill(services: Services, count: int, *, is_personal: bool = False) -> 
                 new = msgspec.structs.replace(
                     new_subscriber(content.LIST, content.address(number), verified=True),
                     attributes=content.attributes(number) if is_personal else {},
+                    tracking=agreed,
                 )
                 operations += [
                     Insert(entities.subscriber_entity(new)),

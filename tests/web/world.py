@@ -14,10 +14,12 @@ from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import EVERY_LIST, ListName, Subscriber
 from postroom.domain.messages.bounces import Bounce, BounceKind, BounceSource
 from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.hits import PersonHits
 from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.messages.providers import Provider
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 from postroom.domain.messages.warm_up import WarmUpPlan
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
@@ -302,6 +304,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}/bounces?kind=full",
         "/messages/{done}/bounces?after=x",
     ),
+    "/messages/{ref}/people": (
+        "/messages/{personal}/people",
+        "/messages/{done}/people",
+        "/messages/{done}/people?after=x",
+    ),
     "/messages/{ref}": (
         "/messages/{pending}",
         "/messages/{running}",
@@ -561,6 +568,7 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     assert await Completion(services).check(done)
     await services.publishing.publish(done.ref, True)
     names["web_key"] = done.web_key
+    names["personal"] = await _opened(site)
     running = await _fanned_out(site, "Under way")
     await settle(services, running, 0, [*kinds, EmailOutcome.IN_DOUBT])
     pending = await _scheduled(site, "For later")
@@ -591,6 +599,22 @@ async def _ab_tests(site: Site) -> dict[str, str]:
         await settle(site.services, message, 0, [EmailOutcome.ACCEPTED] * planned)
         assert await Completion(site.services).check(message)
     return names
+
+
+async def _opened(site: Site) -> str:
+    """Return a message that somebody opened who agrees that it is recorded."""
+    services = site.services
+    ann = await services.subscriptions.get(LIST, ANN)
+    await services.preferences.save(ann, {}, "", tracking=True)
+    html = NewBodies('<a href="https://www.example.com/?a=1&b=<2>">Read</a>')
+    at, track = datetime.now(UTC), Track.PERSONAL
+    message = await services.messages.create(LIST, "About <you>", html, at, track=track)
+    message = await fan_out_whole(services.store, message.ref)
+    planned = (await services.outcomes.counts(message)).planned
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * planned)
+    await services.link_tables.tracking(message, html.html or "", "https://lists.example.com")
+    await services.personal_hits.record(message, {ann.guid: PersonHits(at, at, frozenset({1}))})
+    return message.ref
 
 
 async def _drafts(site: Site) -> dict[str, str]:

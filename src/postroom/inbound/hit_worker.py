@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.hits import HIT_QUEUE, HitBatch
+from postroom.domain.messages.hits import HIT_QUEUE, HitBatch, PersonHits
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.results.engagement import Engagement, EngagementRows
 from postroom.services.audience.results.hit_counting import HitCounter, is_ripe
+from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.watchdog import Doing
@@ -48,6 +51,7 @@ class _Held(msgspec.Struct):
     received_at: float
     sums: dict[MessageRef, Engagement] | None = None
     """What it adds: computed once, because then its visits are known."""
+    people: Mapping[MessageRef, Mapping[SubscriberGuid, PersonHits]] = {}
 
 
 class _CountedBatch(msgspec.Struct, frozen=True):
@@ -62,12 +66,14 @@ class HitWorker:
         store: Store,
         messages: MessageService,
         rows: EngagementRows,
+        personal: PersonalHits,
         *,
         judge_after: float = JUDGE_AFTER,
     ) -> None:
         self._queue = store.queue(HIT_QUEUE)
         self._messages = messages
         self._rows = rows
+        self._personal = personal
         self._judge_after = judge_after
         self._counter = HitCounter()
         self._held: list[_Held] = []
@@ -142,9 +148,12 @@ class HitWorker:
         try:
             if held.sums is None:
                 held.sums = self._counter.sums(batch)
+                held.people = self._counter.people(batch)
             for ref, more in held.sums.items():
                 with suppress(NoSuch):  # removed meanwhile
-                    await self._messages.get(ref)
+                    message = await self._messages.get(ref)
+                    if ref in held.people:
+                        await self._personal.record(message, held.people[ref])
                     await self._rows.add(ref, batch.id, more)
                     self._counted.append(_CountedBatch(ref, batch.id, time.time()))
             with suppress(LeaseLost):  # taken over, and recognised there

@@ -20,6 +20,7 @@ from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.mailing import MessageIds, Source, SplicedMailing
 from postroom.mail.personal.conditions import MarkerKind
 from postroom.mail.personal.slots import AnySlot, BranchSlot, FieldSlot, Pieces, Segments, Slot
+from postroom.mail.tracking.tracking_tokens import PersonalTokens
 from postroom.mail.wire_addresses import ascii_domain, envelope_address
 
 _FOLD: Final = header_text.FOLD.encode("ascii")
@@ -65,9 +66,11 @@ def assemble(
     reply_to: str = "",
     attachments: Sequence[AttachedFile] = (),
     envelope: EnvelopeTokens | None = None,
+    links: PersonalTokens | None = None,
 ) -> SplicedMailing:
     """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines.
-    Without a `from_name`, it is from the list by its description."""
+    Without a `from_name`, it is from the list by its description. `links` are the tokens of links
+    that differ between recipients."""
     if not _KEY.fullmatch(key):
         raise Invalid("ref", "must be usable in a Message-ID")
     name = header_text.checked("from_name", from_name) or identity.description
@@ -95,6 +98,7 @@ def assemble(
         ids=MessageIds(key, identity.domain, scope),
         source=Source(subject, name, more_headers, parts, answers_to, attachments),
         envelope=envelope,
+        links=links,
     )
     mailing.list_name = identity.list_name
     return mailing

@@ -63,7 +63,11 @@ from postroom.mail.personal.merge_fields import (
     with_quotes_escaped,
 )
 from postroom.mail.personal.slots import AnySlot, BranchSlot, FieldSlot, Pieces, Slot, ValuePlace
-from postroom.mail.tracking.link_tracking import LinkTracking, with_tracked_links
+from postroom.mail.tracking.link_tracking import (
+    LinkTracking,
+    with_token_slots,
+    with_tracked_links,
+)
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
@@ -154,6 +158,7 @@ def compile_mailing(
         reply_to=reply_to,
         attachments=attachments,
         envelope=envelope,
+        links=None if tracking is None else tracking.personal,
     )
 
 
@@ -212,7 +217,10 @@ def _html_part(
         body = body[:place] + footer + body[place:]
     if not is_document(body):
         body = framed(body, language=_.language, title=values.identity.description)
-    return BodyPart("text/html", _joined([values.filled("html", body)]))
+    filled: Iterable[str | AnySlot] = values.filled("html", body)
+    if tracking is not None and tracking.personal is not None:
+        filled = with_token_slots(filled, tracking)
+    return BodyPart("text/html", _joined([filled]))
 
 
 class _Links(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from postroom.mail.bodies.body_encoding import LONGEST_GUID, LONGEST_VALUE, Body
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens, message_id_hash
 from postroom.mail.personal.field_values import branch_places, escaped, places_to_fill
 from postroom.mail.personal.slots import AnySlot, FieldSlot, Pieces, Segments, Slot, chosen
+from postroom.mail.tracking.tracking_tokens import PersonalTokens
 from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
 # Most addresses consist of these and are the same in headers, text and HTML.
@@ -37,6 +38,7 @@ _MOST_VARIANTS: Final = 64
 _NAMES: Final = {
     Slot.GUID: "guid",
     Slot.BOUNCE_TOKEN: "token",
+    Slot.LINK_TOKEN: "link",
     Slot.EMAIL_IN_SUBJECT: "subject",
     Slot.EMAIL_IN_TEXT: "text",
     Slot.EMAIL_IN_HTML: "html",
@@ -47,11 +49,12 @@ _OWN: Final = (Slot.GUID, Slot.BOUNCE_TOKEN)  # slots of headers
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
     """An address, the secret of this subscriber's links, and the values of the fields that the
-    message uses, in their order."""
+    message uses, in their order. With `agreed`, they consented to personal tracking."""
 
     address: Address
     guid: SubscriberGuid
     values: Sequence[str] = ()
+    agreed: bool = False
 
 
 class Mailing(ABC):
@@ -67,6 +70,9 @@ class Mailing(ABC):
 
     envelope: EnvelopeTokens | None = None
     """The envelope senders, if they are not the From address."""
+
+    links: PersonalTokens | None = None
+    """The tokens of links, if they differ between recipients."""
 
     @abstractmethod
     def mail(self, recipient: Recipient) -> bytes:
@@ -111,8 +117,10 @@ class SplicedMailing(Mailing):
         ids: MessageIds,
         source: Source,
         envelope: EnvelopeTokens | None = None,
+        links: PersonalTokens | None = None,
     ) -> None:
         self.envelope = envelope
+        self.links = links
         self.from_address = from_address
         self.subject = subject
         self._ids = ids
@@ -124,6 +132,7 @@ class SplicedMailing(Mailing):
         self._pieces = _merged(pieces)
         self._guids = self._positions(Slot.GUID)
         self._tokens = self._positions(Slot.BOUNCE_TOKEN)
+        self._link_tokens = self._positions(Slot.LINK_TOKEN)
         self._message_ids = self._positions(Slot.MESSAGE_ID)
         self._in_subject = self._positions(Slot.EMAIL_IN_SUBJECT)
         self._to = self._positions(Slot.TO)
@@ -150,6 +159,10 @@ class SplicedMailing(Mailing):
             token = envelope.ready.get(recipient.guid) or envelope.token(recipient.guid)
             encoded = token.encode("ascii")
             for position in self._tokens:
+                pieces[position] = encoded
+        if (links := self.links) is not None:
+            encoded = links.token(recipient.guid, agreed=recipient.agreed)
+            for position in self._link_tokens:
                 pieces[position] = encoded
         digest = self._hash.copy()
         digest.update(address)
@@ -191,7 +204,10 @@ class SplicedMailing(Mailing):
 
     def values(self, recipient: Recipient) -> Mapping[str, str]:
         """Return placeholder → this recipient's value, escaped for its place."""
-        return self._placeholders.values(recipient, _checked_guid(recipient))
+        guid, token = _checked_guid(recipient), ""
+        if self.links is not None:
+            token = self.links.token(recipient.guid, agreed=recipient.agreed).decode("ascii")
+        return self._placeholders.values(recipient, guid, token)
 
     def headers(self, recipient: Recipient) -> Mapping[str, str]:
         """Return this recipient's list headers."""
@@ -218,6 +234,7 @@ class SplicedMailing(Mailing):
                 ids=self._ids,
                 source=self._source.chosen(recipient.values),
                 envelope=self.envelope,
+                links=self.links,
             )
         return self._variants[key]
 
@@ -351,11 +368,12 @@ class Placeholders:
         used = {each for text in texts for each in text if isinstance(each, Slot)}
         self._used = [(slot, self._names[slot]) for slot in _NAMES if slot in used]
 
-    def values(self, recipient: Recipient, guid: str) -> dict[str, str]:
+    def values(self, recipient: Recipient, guid: str, link_token: str = "") -> dict[str, str]:
         """Return placeholder → value, for those that the message uses."""
         address = recipient.address
         values = {
             Slot.GUID: guid,
+            Slot.LINK_TOKEN: link_token,
             Slot.EMAIL_IN_HTML: html.escape(address),
             Slot.EMAIL_IN_URL: _url_quoted(address),
         }

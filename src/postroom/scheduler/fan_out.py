@@ -41,6 +41,7 @@ from postroom.mail.personal.conditions import (
     compared_fields,
     compiled_conditions,
 )
+from postroom.mail.tracking.utm import utm_parameters
 from postroom.scheduler.members import (
     ListMembers,
     Members,
@@ -131,6 +132,7 @@ class FanOut:
                 list_reply_to=mailing_list.reply_to,
                 list_headers=mailing_list.headers,
                 track=message.track or Track(mailing_list.track),
+                utm=utm_parameters(mailing_list.utm_source, message.subject, clock.now()),
                 audience_rules=rules,
                 list_copies=tuple([await self._list_copy(each) for each in message.more_lists]),
             )

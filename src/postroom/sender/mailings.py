@@ -18,6 +18,7 @@ from postroom.mail.bounces.envelope_tokens import EnvelopeSigner
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
 from postroom.mail.personal.merge_fields import Columns
+from postroom.mail.tracking.utm import with_utm
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables
 from postroom.storage import NotFound
@@ -133,13 +134,15 @@ class Mailings:
                 f"the message {message.ref} has not been queued: it has no From address yet"
             )
         name, shown = message.lists[number], list_copy(message, number)
-        tracking = None
-        if self._links is not None and bodies.html:
-            tracking = await self._links.tracking(message, bodies.html, self._base_url)
+        html, tracking = bodies.html, None
+        if html and message.utm:
+            html = await asyncio.to_thread(with_utm, html, self._base_url, message.utm)
+        if html and self._links is not None:
+            tracking = await self._links.tracking(message, html, self._base_url)
         return compile_mailing(
             ref=message.ref,
             subject=message.subject,
-            html=bodies.html,
+            html=html,
             text=bodies.text,
             list_name=name,
             description=shown.description or name,

@@ -317,6 +317,12 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
         return self.Verified and not self.Blocked and not is_paused
 
 
+class ConsentRow(SubscriberRow, frozen=True, gc=False):
+    """The same, with whether the subscriber agreed to personal tracking."""
+
+    Tracking: bool = False
+
+
 class AttributeRow(SubscriberRow, frozen=True, gc=False):
     """The same, with what is known about the subscriber."""
 

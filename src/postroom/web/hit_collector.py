@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 
 from postroom.domain.messages.hits import HIT_QUEUE, Hit, HitBatch, cause_of
-from postroom.domain.messages.refs import MessageRef
+from postroom.mail.tracking.tracking_tokens import TrackedLink
 from postroom.storage import Store, StoreOutage
 from postroom.web.background import Background
 
 log = logging.getLogger(__name__)
 
 _COLLECT_SECONDS: Final = 1.0
-_MOST_IN_BATCH: Final = 400  # of about 70 bytes: a queue message holds 48,000
+_MOST_IN_BATCH: Final = 380  # of up to 120 bytes: a queue message holds 48,000
 _MOST_WAITING: Final = 100_000  # hits, while the store is unavailable
 _KEY_SECONDS: Final = 3600.0
 
@@ -39,13 +39,14 @@ class HitCollector:
         self._key_until = 0.0
         self._dropped = 0
 
-    def note(self, ref: MessageRef, number: int, place: str, agent: str) -> None:
+    def note(self, link: TrackedLink, number: int, place: str, agent: str) -> None:
         """Note a hit by a visitor at a network address with this browser."""
         if len(self._hits) + _MOST_IN_BATCH * len(self._batches) >= _MOST_WAITING:
             self._dropped += 1
             return
         visitor = self._digest(place, agent)
-        self._hits.append(Hit(ref, number, round(time.time(), 3), visitor, cause_of(agent)))
+        at = round(time.time(), 3)
+        self._hits.append(Hit(link.ref, number, at, visitor, cause_of(agent), link.guid))
         if self._flushing is None or self._flushing.done():
             self._flushing = self._background.start(self._flush_soon(), "queueing of hits")
 

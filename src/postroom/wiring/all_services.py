@@ -33,6 +33,8 @@ from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.engagement import EngagementRows
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.people import PeopleRows
+from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.audience.results.results_over_time import OverTimeService
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.signup.preferences import PreferenceService
@@ -174,12 +176,16 @@ class Services:
         )
         self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
+        people = PeopleRows(store)
+        self.personal_hits = PersonalHits(people, self.subscriptions.rows, self.link_tables)
         self.results = ResultService(
             self.messages,
             self.delivery_figures,
             self.message_unsubscribes,
             self.engagement,
+            people,
             self.link_tables,
+            self.pages,
         )
         self.results_over_time = OverTimeService(self.results, self.movements)
         self.tracing = TraceService(
@@ -189,6 +195,7 @@ class Services:
             self.outcomes,
             self.ledger,
             self.suppressions,
+            self.personal_hits,
         )
         self.personal_data = PersonalDataService(
             store,
@@ -200,6 +207,7 @@ class Services:
             self.outcomes,
             self.ledger,
             self.suppressions,
+            self.personal_hits,
         )
         self.doubts = DoubtService(store, self.pages, self.outcomes)
         self.progress = ProgressService(self.outcomes)

@@ -130,7 +130,7 @@ def make_bounce_worker(services: Services, settings: Settings) -> BounceWorker:
 
 
 def make_hit_worker(services: Services) -> HitWorker:
-    return HitWorker(services.store, services.messages, services.engagement)
+    return HitWorker(services.store, services.messages, services.engagement, services.personal_hits)
 
 
 def make_listener(services: Services, settings: Settings) -> MailListener | None:

@@ -63,17 +63,18 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     cli.ok("message", "edit", ref, "--attach", "body.txt")
     changed = cli.json("message", "edit", ref, "--attach", "body.htm", "--attach", "body.txt")
     assert [each["name"] for each in changed["attachments"]] == ["body.htm", "body.txt"]
-    assert cli.json("message", "edit", ref, "--track", "aggregate")["track"] == "aggregate"
+    for track in ("aggregate", "personal"):
+        assert cli.json("message", "edit", ref, "--track", track)["track"] == track
     assert cli.json("message", "edit", ref, "--track", "list")["track"] is None
     assert cli.json("message", "edit", ref, "--canary", "2%,600s")["canary"] == "2%,10m"
     assert "must be off" in " ".join(cli.misused("message", "edit", ref, "--canary", "x").split())
     assert cli.json("message", "edit", ref, "--canary", "default")["canary"] is None
     assert cli.json("message", "edit", ref, "--local-time")["local_time"] is True
-    for wrong, words in (("personal", "is not available yet"), ("no", "must be off, aggregate or")):
-        assert words in " ".join(cli.misused("message", "edit", ref, "--track", wrong).split())
+    misused = cli.misused("message", "edit", ref, "--track", "no")
+    assert "must be off, aggregate, personal or list" in " ".join(misused.split())
     assert [each["ref"] for each in cli.json("message", "ls")["items"]] == [ref]
     assert "Hello" in cli.ok("message", "ls")
-    for reading in ("results", "preflight"):
+    for reading in ("results", "people", "preflight"):
         cli.run("message", reading, ref)
     assert cli.json("results", "--list", "news")["messages"] == []
     assert "No results yet" in cli.run("results").stderr

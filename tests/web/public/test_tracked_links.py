@@ -17,13 +17,12 @@ import pytest
 from postroom.cli.messages.message_results_command import lines_of
 from postroom.cli.support import output
 from postroom.domain.audience.lists import ListName, Subscriber
-from postroom.domain.errors import Invalid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.hits import HIT_QUEUE, OPENED, Hit, HitBatch, HitCause, cause_of
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.domain.messages.tracking import Track
-from postroom.inbound.hit_worker import POISON_QUEUE, HitWorker
+from postroom.inbound.hit_worker import JUDGE_AFTER, POISON_QUEUE, HitWorker
 from postroom.mail.mail_reader import read_mail
 from postroom.mail.mailing import Recipient
 from postroom.mail.tracking.tracking_tokens import TrackingTokens
@@ -86,9 +85,19 @@ async def batches(store: Store) -> list[HitBatch]:
     return [msgspec.json.decode(each.body, type=HitBatch) for each in items]
 
 
+def _worker(services: Services, judge_after: float = JUDGE_AFTER) -> HitWorker:
+    return HitWorker(
+        services.store,
+        services.messages,
+        services.engagement,
+        services.personal_hits,
+        judge_after=judge_after,
+    )
+
+
 async def count_all(services: Services) -> None:
     """Let a worker count everything that is queued, without waiting for a minute."""
-    worker = HitWorker(services.store, services.messages, services.engagement, judge_after=0.0)
+    worker = _worker(services, judge_after=0.0)
     stopping = asyncio.Event()
     running = asyncio.create_task(worker.run(stopping))
 
@@ -265,7 +274,7 @@ async def test_hits_count_once_wherever_their_worker_dies_and_however_often_they
         body = msgspec.json.encode(HitBatch(secrets.token_hex(8), hits)).decode()
         await queue.put_many([body, body])  # the web server got no reply, and put it again
         dying = Services(Fated(store, fate))
-        worker = HitWorker(dying.store, dying.messages, dying.engagement)
+        worker = _worker(dying)
         with_hits: Callable[[], Awaitable[None]] = worker._take
         await dies(_both(with_hits, worker._count_ripe))
         await fate.end_leases(store)
@@ -352,9 +361,7 @@ async def test_page_file_api_and_command_show_the_same_numbers(
     assert printed["clicked"] == "10, and 44 automated"
 
 
-async def test_track_is_chosen_for_lists_and_messages_and_personal_is_refused(
-    site: Site, people: list[Subscriber]
-) -> None:
+async def test_track_is_chosen_for_lists_and_messages(site: Site, people: list[Subscriber]) -> None:
     services = site.services
     key = (await services.keys.create("of the test")).secret
     headers = {"Authorization": f"Bearer {key}"}
@@ -364,25 +371,26 @@ async def test_track_is_chosen_for_lists_and_messages_and_personal_is_refused(
         return await http.request(method, f"/api/v1{path}", json=body, headers=headers)
 
     new = {"draft": True, "list": NAME, "subject": "News", "html": "<p>Hi"}
-    for wrong in ("personal", "everything"):
-        answer = await call("POST", "/messages", {**new, "track": wrong})
-        assert answer.status_code == 422, wrong
-        answer = await call("PATCH", f"/lists/{NAME}", {"track": wrong})
-        assert answer.status_code == 422, wrong
-    assert "consent" in (await call("PATCH", f"/lists/{NAME}", {"track": "personal"})).text
+    wrong: dict[str, object] = {"track": "everything"}
+    assert (await call("POST", "/messages", {**new, **wrong})).status_code == 422
+    answer = await call("PATCH", f"/lists/{NAME}", wrong)
+    assert answer.status_code == 422
+    assert "must be off, aggregate or personal, not 'everything'" in answer.text
     draft = (await call("POST", "/messages", new)).json()
     assert draft["track"] is None
     there = f"/messages/{draft['ref']}"
-    assert (await call("PATCH", there, {"track": "aggregate"})).json()["track"] == "aggregate"
+    for track in Track:
+        assert (await call("PATCH", there, {"track": track})).json()["track"] == track
     assert (await call("PATCH", there, {"track": None})).json()["track"] is None
     assert (await call("PATCH", f"/lists/{NAME}", {"track": "aggregate"})).status_code == 200
     planned = await queued(services, Track.OFF)
     assert planned.track is Track.OFF, "the message's own choice counts"
-    with pytest.raises(Invalid, match="personal is not available"):
-        await services.lists.edit(NAME, track="personal")
+    personal = await queued(services, Track.PERSONAL)
+    assert personal.track is Track.PERSONAL
     editor = await site.user()
     page = await editor.get(f"{there}/edit")
-    assert '<select id="track" name="track"' in page.text
+    for each in Track:
+        assert f'<option value="{each}"' in page.text
     assert '<option value="aggregate" selected>' in (await editor.get(f"/lists/{NAME}/edit")).text
 
 

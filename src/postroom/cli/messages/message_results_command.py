@@ -1,4 +1,4 @@
-"""`postroom message results`."""
+"""`postroom message results` and `postroom message people`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.services.resources.results import describe_results
+from postroom.services.resources.results import describe_person, describe_results
 
 if TYPE_CHECKING:
-    from postroom.services.resources.results import MessageResultsResource
+    from postroom.services.resources.results import MessageResultsResource, PersonResource
     from postroom.settings import Settings
     from postroom.wiring import Services
 
 _MOST_LINKS = 20
+_AT_ONCE = 500
 
 
 @click.command()
@@ -40,6 +41,42 @@ def results(settings: Settings, ref: str, as_json: bool) -> None:
         output.console().print(output.table(("clicks", "link"), rows))
 
 
+@click.command()
+@click.argument("ref")
+@output.json_option
+@with_settings
+def people(settings: Settings, ref: str, as_json: bool) -> None:
+    """Show who opened a message and clicked its links, of those who agree that it is recorded."""
+
+    async def read(services: Services) -> list[PersonResource]:
+        message = await services.messages.get(ref)
+        found: list[PersonResource] = []
+        after: str | None = None
+        while True:
+            page = await services.personal_hits.people(message, limit=_AT_ONCE, after=after)
+            found += map(describe_person, page.people)
+            if (after := page.next) is None:
+                return found
+
+    found = call(settings, read)
+    if as_json:
+        output.print_json({"items": found})
+        return
+    if not found:
+        output.note("Nobody who agrees that it is recorded.")
+        return
+    rows = [
+        (
+            output.plain(each.email),
+            each.opened_at or "-",
+            each.clicked_at or "-",
+            f"{len(each.links)}",
+        )
+        for each in found
+    ]
+    output.console().print(output.table(("address", "opened", "clicked", "links"), rows))
+
+
 def lines_of(found: MessageResultsResource) -> dict[str, str]:
     """Return the numbers with their names, for people."""
     lines = {
@@ -54,12 +91,18 @@ def lines_of(found: MessageResultsResource) -> dict[str, str]:
         return {**lines, "opened, clicked": "not measured"}
     opened, clicked = found.opened, found.clicked
     ratio = "-" if found.click_to_open is None else f"{found.click_to_open:.1f}"
+    people = {}
+    if (who := found.people) is not None:
+        people["people"] = (
+            f"{who.opened:,} opened and {who.clicked:,} clicked, of {who.agreed:,} who agreed"
+        )
     return {
         **lines,
         "opened": f"{opened.people:,}{_rate(found, 'opened')}, and {opened.proxies:,} by proxies,"
         f" {opened.automated:,} automated",
         "clicked": f"{clicked.people:,}{_rate(found, 'clicked')}, and {clicked.automated:,}"
         " automated",
+        **people,
         "clicks per 100 opens": f"{ratio}{_median(found, 'click_to_open')}",
     }
 

@@ -17,7 +17,7 @@ from postroom.cli.messages.drafts import (
     unschedule,
 )
 from postroom.cli.messages.emails import decide, email, emails
-from postroom.cli.messages.message_results_command import results
+from postroom.cli.messages.message_results_command import people, results
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
@@ -66,7 +66,7 @@ def messages() -> None:
 
 for command in (
     schedule, unschedule, duplicate, follow_up, preflight, test, ab_test, emails, email, decide,
-    results,
+    results, people,
 ):  # fmt: skip
     messages.add_command(command)
 

@@ -98,6 +98,7 @@ _READING = frozenset(
         "preflight",
         "preview",
         "results",
+        "people",
         "show",
         "trace",
     }

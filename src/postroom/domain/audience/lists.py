@@ -47,7 +47,7 @@ from postroom.domain.audience.list_property import (
 )
 from postroom.domain.audience.mail_headers import MAIL_PROPERTIES
 from postroom.domain.audience.time_zones import DEFAULT_ZONE, ZONE_PROPERTY
-from postroom.domain.audience.track_property import TRACK_PROPERTY
+from postroom.domain.audience.track_property import TRACK_PROPERTY, UTM_PROPERTY
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import ENGLISH_NAMES, LANGUAGES, known_language, parse_list_language
 from postroom.domain.messages.tracking import Track
@@ -107,6 +107,7 @@ class MailingList(msgspec.Struct, frozen=True):
     welcome_email: bool = False
     track: str = Track.OFF.value
     time_zone: str = DEFAULT_ZONE
+    utm_source: str = ""
     confirmation_emails: str = ""
     welcome_emails: str = ""
 
@@ -392,6 +393,7 @@ _ALL: Final = (
     *MAIL_PROPERTIES,
     TRACK_PROPERTY,
     ZONE_PROPERTY,
+    UTM_PROPERTY,
     *FORM_PROPERTIES,
     *EMAIL_PROPERTIES,
 )

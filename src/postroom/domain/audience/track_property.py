@@ -1,22 +1,33 @@
-"""Whether messages to a list measure opens and clicks."""
+"""Whether messages to a list measure opens and clicks, and what their links say to websites."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from postroom.domain.audience.list_property import Input, ListProperty
-from postroom.domain.messages.tracking import TRACKS, Track, parse_track
+from postroom.domain.audience.list_property import Input, ListProperty, line
+from postroom.domain.messages.tracking import Track, parse_track
 
 TRACK_PROPERTY: Final = ListProperty(
     name="track",
     stored_as="Track",
     label="Opens and clicks",
     help="Whether messages to this list measure them, unless a message says otherwise."
-    " Aggregate counts them without knowing who it was.",
+    " Aggregate counts them without knowing who it was. Personal also records who, but only for"
+    " subscribers who agreed to it and have not withdrawn that.",
     check=lambda text: parse_track(text).value,
     default=Track.OFF.value,
     input=Input.CHOICE,
-    choices=tuple(map(str, TRACKS)),
+    choices=tuple(map(str, Track)),
     example="aggregate",
     restore=lambda stored: stored if stored in set(Track) else Track.OFF.value,
+)
+
+UTM_PROPERTY: Final = line(
+    "utm_source",
+    100,
+    stored_as="UtmSource",
+    label="UTM source",
+    help="Added to links to websites, for web analytics: with the medium email, and the day and the"
+    " subject as campaign. Links with UTM parameters stay as they are. Empty: none are added.",
+    example="newsletter",
 )

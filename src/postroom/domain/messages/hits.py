@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 
 HIT_QUEUE: Final = "mail/hits"
@@ -46,13 +48,24 @@ class HitCause(StrEnum):
 
 
 class Hit(msgspec.Struct, frozen=True, array_like=True):
-    """One request for a tracked link (`number`) or the pixel (`OPENED`), at a time in seconds."""
+    """One request for a tracked link (`number`) or the pixel (`OPENED`), at a time in seconds.
+    `guid` is in a personal link: whether its owner still agrees to it is not known yet."""
 
     ref: MessageRef
     number: int
     at: float
     visitor: str
     agent: HitCause
+    guid: SubscriberGuid | None = None
+
+
+class PersonHits(msgspec.Struct, frozen=True):
+    """What one person did with a message: when they first opened it and clicked, and the numbers of
+    the links."""
+
+    opened_at: datetime | None = None
+    clicked_at: datetime | None = None
+    links: frozenset[int] = frozenset()
 
 
 class HitBatch(msgspec.Struct, frozen=True):

@@ -128,8 +128,9 @@ class Message(msgspec.Struct, frozen=True):
     says why it paused itself, or why it had no recipients. `retry_of` is the message whose refused
     recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
     `track` says whether opens and clicks are measured: None leaves it to the list until the message
-    is queued. `published` puts it into the web archive of its list once it is sent; `web_key` is
-    the secret in the link to it in a browser (`web_pages.py`).
+    is queued, when it also gets `utm`, parameters for its links. `published` puts it into the web
+    archive of its list once it is sent; `web_key` is the secret in the link to it in a browser
+    (`web_pages.py`).
     `canary` is the author's choice (`canaries.py`). With `local_time`, its time is that of the
     clocks of its list's zone, `list_zone` (copied when it is scheduled), and subscribers get it
     when their own clocks show this time. `waves` is how the recipients are divided, if
@@ -181,6 +182,7 @@ class Message(msgspec.Struct, frozen=True):
     list_postal_address: str = ""
     list_reply_to: str = ""
     list_headers: str = ""
+    utm: str = ""
     paused_from: MessageStatus | None = None
     reason: str = ""
     queued_pages: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
 
 from postroom.domain.errors import Invalid
 
@@ -16,21 +15,13 @@ class Track(StrEnum):
     """All recipients have the same pixel and links: rates without individuals."""
 
     PERSONAL = "personal"
-    """For subscribers who agreed to it: their own pixel and links."""
-
-
-TRACKS: Final = (Track.OFF, Track.AGGREGATE)
-"""Those that can be chosen."""
+    """Subscribers who agreed to it have a pixel and links of their own; all others as above."""
 
 
 def parse_track(text: object, field: str = "track") -> Track:
-    """Return what can be chosen. `Invalid`."""
-    if text == Track.PERSONAL:
-        raise Invalid(
-            field, "personal is not available yet, even for people who consented: use aggregate"
-        )
+    """Return whether opens and clicks are measured. `Invalid`."""
     if text not in set(Track):
-        raise Invalid(field, f"must be off or aggregate, not {str(text)[:60]!r}")
+        raise Invalid(field, f"must be off, aggregate or personal, not {str(text)[:60]!r}")
     return Track(str(text))
 
 

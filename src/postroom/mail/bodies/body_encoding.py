@@ -28,6 +28,7 @@ from postroom.mail.personal.slots import BranchSlot, Pieces, Segments, Slot
 LONGEST_LINE: Final = 76  # RFC 2045 6.7 (5), without the line end
 LONGEST_VALUE: Final = LONGEST_LINE - 1  # less the soft line break
 LONGEST_GUID: Final = 64
+_ASCII_SLOTS: Final = (Slot.GUID, Slot.LINK_TOKEN)  # whose values are at most this long
 
 # RFC 5322 2.1.1 demands 998 and recommends 78. Links are longer than that and are best left whole;
 # 500 is safe with relays that are too strict.
@@ -41,7 +42,7 @@ _AWKWARD = re.compile(rb"^(?:\.|From |.{%d})[^\n]*" % (LONGEST_LINE + 1), re.MUL
 def _fits_7bit(segments: Segments) -> bool:
     """Return whether the body needs no encoding. Addresses may be beyond ASCII, so it has none."""
     text = "".join(
-        "x" * LONGEST_GUID if each is Slot.GUID else each if isinstance(each, str) else "\0"
+        "x" * LONGEST_GUID if each in _ASCII_SLOTS else each if isinstance(each, str) else "\0"
         for each in segments
     )
     return bool(_PLAIN.fullmatch(text)) and not _NEEDS_QUOTING.search(text)

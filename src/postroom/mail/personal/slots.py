@@ -21,6 +21,8 @@ class Slot(Enum):
     GUID = auto()
     BOUNCE_TOKEN = auto()
     """See `bounces/envelope_tokens.py`."""
+    LINK_TOKEN = auto()
+    """See `tracking/tracking_tokens.py`."""
     EMAIL_IN_SUBJECT = auto()
     EMAIL_IN_TEXT = auto()
     EMAIL_IN_HTML = auto()

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.mail.tracking.link_tracking import tracked_links
+from postroom.mail.tracking.link_tracking import website_links
 
 # A style of its own for each property that a message might set for everything: it must look the
 # same in any design.
@@ -39,7 +39,7 @@ def with_marks(document: str, base_url: str, marks: Mapping[str, LinkMark]) -> s
     """Return the body with a badge in each link whose target has a mark."""
     pieces: list[str] = []
     done = 0
-    for each in tracked_links(document, base_url):
+    for each in website_links(document, base_url):
         mark = marks.get(each.target)
         if mark is not None and not each.is_area:  # an area of an image map has no content
             pieces += [document[done : each.tag_end], _badge(mark)]

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import html as html_
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from postroom.mail.bodies.html import ATTRIBUTE, HtmlTag, tokens
+from postroom.mail.personal.slots import AnySlot, Slot
+from postroom.mail.tracking.tracking_tokens import PersonalTokens
 
 TRAP: Final = 0
 MOST_LINKS: Final = 1000
@@ -31,11 +33,13 @@ _OWN_PAGES: Final = ("/confirm", "/preferences", "/unsubscribe", "/view")
 
 
 class LinkTracking(msgspec.Struct, frozen=True):
-    """How the links of one message are tracked: `numbers` by target."""
+    """How the links of one message are tracked: `numbers` by target. With `personal`, those who
+    agreed have other tokens than `token`, which is everybody's."""
 
     base_url: str
     token: str
     numbers: Mapping[str, int]
+    personal: PersonalTokens | None = None
 
     def link(self, number: int) -> str:
         return f"{self.base_url.rstrip('/')}/r/{self.token}/{number}"
@@ -64,15 +68,33 @@ class FoundLink(msgspec.Struct, frozen=True):
     is_area: bool
 
 
-def tracking_of(base_url: str, token: str, table: tuple[str, ...]) -> LinkTracking:
+def tracking_of(
+    base_url: str, token: str, table: tuple[str, ...], personal: PersonalTokens | None = None
+) -> LinkTracking:
     """Return how the links of a message with this table are tracked."""
     numbers = {each: number for number, each in enumerate(table) if each}
-    return LinkTracking(base_url, token, numbers)
+    return LinkTracking(base_url, token, numbers, personal)
+
+
+def with_token_slots(
+    segments: Iterable[str | AnySlot], tracking: LinkTracking
+) -> Iterator[str | AnySlot]:
+    """Yield the segments of a tracked body with a slot instead of each token. No other text can
+    contain the token, because it cannot be guessed."""
+    for each in segments:
+        if not isinstance(each, str):
+            yield each
+            continue
+        first, *others = each.split(tracking.token)
+        yield first
+        for other in others:
+            yield Slot.LINK_TOKEN
+            yield other
 
 
 def link_table(document: str, base_url: str) -> tuple[str, ...]:
     """Return the targets of a body's tracked links, each once. The first place is the trap's."""
-    found = dict.fromkeys(each.target for each in tracked_links(document, base_url))
+    found = dict.fromkeys(each.target for each in website_links(document, base_url))
     return ("", *list(found)[:MOST_LINKS])
 
 
@@ -80,7 +102,7 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     """Return the body with tracked links instead of those in the table."""
     pieces: list[str] = []
     done = 0
-    for each in tracked_links(document, tracking.base_url):
+    for each in website_links(document, tracking.base_url):
         number = tracking.numbers.get(each.target)
         if number is not None:
             pieces += [document[done : each.start], html_.escape(tracking.link(number))]
@@ -88,8 +110,9 @@ def with_tracked_links(document: str, tracking: LinkTracking) -> str:
     return "".join([*pieces, document[done:]])
 
 
-def tracked_links(document: str, base_url: str) -> Iterator[FoundLink]:
-    """Yield the links of a body that can be tracked."""
+def website_links(document: str, base_url: str) -> Iterator[FoundLink]:
+    """Yield the links of an HTML body that lead to websites, without those to pages for
+    subscribers and those with merge fields."""
     for token in tokens(document, "a", "area"):
         if not isinstance(token, HtmlTag) or token.closes:
             continue

@@ -1,7 +1,8 @@
 """Tokens of tracked links: made like envelope senders, with keys of their own.
 
 With `aggregate` tracking, the emails of a message have one token in common, which stands for
-nobody. It is bound to the message, so it cannot be used for another.
+nobody. With `personal` tracking, those who agreed to it have a token of their own, and all others
+that one. Each is bound to the message, so it cannot be used for another.
 """
 
 from __future__ import annotations
@@ -9,15 +10,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
-from postroom.mail.bounces.envelope_tokens import EnvelopeSigner, is_token
+from postroom.mail.bounces.envelope_tokens import EnvelopeSigner, EnvelopeTokens, is_token
 
 PURPOSE: Final = "tracked links"
 """What the signing keys are derived for."""
 
 EVERYBODY: Final = SubscriberGuid("00000000-0000-0000-0000-000000000000")
 """Stands for all recipients: no subscriber has this GUID."""
+
+
+class TrackedLink(msgspec.Struct, frozen=True):
+    """What a token was made for: a message, and the subscriber if it is personal."""
+
+    ref: MessageRef
+    guid: SubscriberGuid | None = None
+
+
+class PersonalTokens:
+    """The tokens in the links of one message."""
+
+    def __init__(self, tokens: EnvelopeTokens) -> None:
+        self._tokens = tokens
+        self.of_everybody: Final = tokens.token(EVERYBODY)
+        self._everybody = self.of_everybody.encode("ascii")
+
+    def prepare(self, guids: Sequence[SubscriberGuid]) -> None:
+        """Make the tokens of many subscribers at once."""
+        if guids:
+            self._tokens.prepare(guids)
+
+    def token(self, guid: SubscriberGuid, *, agreed: bool) -> bytes:
+        """Return the token of a subscriber who agreed, or of everybody."""
+        if not agreed:
+            return self._everybody
+        tokens = self._tokens
+        return (tokens.ready.get(guid) or tokens.token(guid)).encode("ascii")
 
 
 class TrackingTokens:
@@ -30,7 +61,13 @@ class TrackingTokens:
         """Return the token that all emails of a message share."""
         return self._signer.of_message(ref).token(EVERYBODY)
 
-    def read(self, token: str) -> MessageRef | None:
-        """Return the message that a token was made for; None if it is not genuine."""
+    def of_message(self, ref: MessageRef) -> PersonalTokens:
+        """Return what makes the tokens of a message's recipients."""
+        return PersonalTokens(self._signer.of_message(ref))
+
+    def read(self, token: str) -> TrackedLink | None:
+        """Return what a token was made for; None if it is not genuine."""
         identity = self._signer.read(token) if is_token(token) else None
-        return identity.ref if identity is not None and identity.guid == EVERYBODY else None
+        if identity is None:
+            return None
+        return TrackedLink(identity.ref, None if identity.guid == EVERYBODY else identity.guid)

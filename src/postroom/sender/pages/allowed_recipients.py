@@ -28,15 +28,17 @@ class Recipients:
         name: ListName,
         addresses: Collection[Address],
         planned_guid: Callable[[Address], SubscriberGuid],
+        kind: type[entities.SubscriberRow] = entities.SubscriberRow,
     ) -> dict[Address, Recipient]:
         """Return those who are still verified and not blocked, with the GUIDs that they have now.
+        With the `kind` `ConsentRow`, it is also known who agreed to personal tracking.
 
         Of two emails that were planned for addresses that differ only in case, before these were
         one subscriber, the one to the merged GUID is left out: `planned_guid` returns with which
         GUID an email was planned.
         """
         rows = entities.email_rows(addresses)
-        found = await self._subscribers(name, sorted(rows))
+        found = await self._subscribers(name, sorted(rows), kind)
         recipients = {}
         for address, row in zip(addresses, rows, strict=True):
             subscriber = found.get(row)
@@ -45,11 +47,13 @@ class Recipients:
             merged = subscriber.MergedGUIDs
             if merged and planned_guid(address) in merged:
                 continue
-            recipients[address] = Recipient(address, subscriber.SubscriberGUID)
+            guid = subscriber.SubscriberGUID
+            agreed = isinstance(subscriber, entities.ConsentRow) and subscriber.Tracking
+            recipients[address] = Recipient(address, guid, (), agreed)
         return recipients
 
     async def _subscribers(
-        self, name: ListName, rows: Sequence[str]
+        self, name: ListName, rows: Sequence[str], kind: type[entities.SubscriberRow]
     ) -> dict[str, entities.SubscriberRow]:
         """Return these rows of a list, in order, and some of those between them.
 
@@ -58,7 +62,7 @@ class Recipients:
         found: dict[str, entities.SubscriberRow] = {}
         while len(rows) >= _FEW:
             within = KeyRange.between(rows[0], rows[-1])
-            more = await self._lists.read(entities.SubscriberRow, name, within, limit=_AT_ONCE)
+            more = await self._lists.read(kind, name, within, limit=_AT_ONCE)
             found |= more
             if len(more) < _AT_ONCE:
                 return found
@@ -66,9 +70,7 @@ class Recipients:
             rows = rows[passed:]
             if passed * _SPARSE < len(more):
                 break
-        single = [
-            self._lists.read(entities.SubscriberRow, name, KeyRange.only(row)) for row in rows
-        ]
+        single = [self._lists.read(kind, name, KeyRange.only(row)) for row in rows]
         for one in await asyncio.gather(*single):
             found |= one
         return found

@@ -11,6 +11,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.messages import Message
+from postroom.domain.messages.tracking import Track
 from postroom.mail.mailing import Recipient
 from postroom.sender.mailings import BEING_SENT
 from postroom.sender.pages.active_pages import ActivePage
@@ -19,6 +20,7 @@ from postroom.sender.pages.claims import Claims, PageTaken
 from postroom.sender.pages.settling import due_emails
 from postroom.sender.pages.work_items import WorkItems
 from postroom.sender.sender_parts import SenderParts
+from postroom.services import entities
 
 
 class ClaimedGroup(msgspec.Struct, frozen=True):
@@ -80,9 +82,11 @@ class GroupClaims:
             return guid
 
         allowed: dict[Address, Recipient] = {}
+        is_personal = message.track is Track.PERSONAL
+        kind = entities.ConsentRow if is_personal else entities.SubscriberRow
         for number, addresses in due.items():
             name = message.lists[number]
-            allowed |= await self._recipients.allowed(name, addresses, planned_guid)
+            allowed |= await self._recipients.allowed(name, addresses, planned_guid, kind)
         return ClaimedGroup(message, pages, allowed)
 
     async def _take(self, group: Sequence[ActivePage]) -> list[ActivePage]:

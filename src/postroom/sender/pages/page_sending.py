@@ -65,7 +65,9 @@ class PageSending:
             if (recipient := allowed.get(address)) is not None:
                 if emails.has_values:
                     values = emails.values(place)
-                    recipient = Recipient(recipient.address, recipient.guid, values)
+                    recipient = Recipient(
+                        recipient.address, recipient.guid, values, recipient.agreed
+                    )
                 places[address] = place
                 recipients.append(recipient)
             else:

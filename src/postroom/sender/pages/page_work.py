@@ -13,6 +13,7 @@ from postroom import clock
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE
+from postroom.domain.messages.tracking import Track
 from postroom.observability.logs import about
 from postroom.observability.metrics import EMAILS, PAGE_SECONDS
 from postroom.observability.spans import note, span
@@ -22,7 +23,13 @@ from postroom.sender.pages.claims import Claims, PageLost
 from postroom.sender.pages.group_claims import ClaimedGroup, GroupClaims
 from postroom.sender.pages.page_records import PageRecords
 from postroom.sender.pages.page_sending import PageSending
-from postroom.sender.pages.settling import cancelled, last_reply, seconds_until_due, settled
+from postroom.sender.pages.settling import (
+    cancelled,
+    last_reply,
+    seconds_until_due,
+    settled,
+    with_agreed,
+)
 from postroom.sender.pages.work_items import WorkItems
 from postroom.sender.sender_parts import SenderParts
 from postroom.services.messages.sending.page_rows import Page
@@ -117,6 +124,8 @@ class PageWork:
         holds = await self._faults.holds()
         parked = status is MessageStatus.PAUSED
         after = settled(page, states, holds, clock.now(), parked=parked)
+        if message.track is Track.PERSONAL:
+            after = with_agreed(after, page, claimed.allowed, states)
         await self._records.record(taken, after)
         self._sending.settled(taken.item)
         for outcome, number in Counter(map(_outcome, states.values())).items():

@@ -11,6 +11,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome, check_outcome
 from postroom.domain.messages.page_emails import EmailState
+from postroom.mail.mailing import Recipient
 from postroom.sender.policy import suppressed
 from postroom.services.messages.sending.holds import HoldKey, Holds, WaitingReasons
 from postroom.services.messages.sending.page_rows import FREE, Page
@@ -18,6 +19,7 @@ from postroom.services.messages.sending.page_rows import FREE, Page
 CANCELLED = "the message was cancelled"
 
 _PENDING = EmailOutcome.PENDING
+_ACCEPTED = EmailOutcome.ACCEPTED
 
 
 def settled(
@@ -37,6 +39,23 @@ def settled(
     emails = page.emails.settled(states)
     changed = msgspec.structs.replace(page, emails=emails, parked=parked, claim=FREE)
     return msgspec.structs.replace(changed, waiting=_waiting(changed, holds, now))
+
+
+def with_agreed(
+    after: Page,
+    before: Page,
+    allowed: Mapping[Address, Recipient],
+    states: Mapping[int, EmailState],
+) -> Page:
+    """Return a settled page that counts the emails with personal links that were accepted now."""
+    more = sum(
+        state.outcome is _ACCEPTED
+        and before.emails.outcome(place) is not _ACCEPTED
+        and (recipient := allowed.get(before.emails.addresses[place])) is not None
+        and recipient.agreed
+        for place, state in states.items()
+    )
+    return msgspec.structs.replace(after, agreed=after.agreed + more) if more else after
 
 
 def is_due(state: EmailState, retry_at: datetime | None, now: datetime) -> bool:

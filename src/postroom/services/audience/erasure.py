@@ -1,6 +1,7 @@
 """Erasing everything that is stored about one address.
 
-It is removed from all lists, with its ids of other tools and the records that it left some lists,
+It is removed from all lists, with its ids of other tools, the records that it left some lists, and
+what is recorded about its opens and clicks (`results/people.py`),
 and the consent ledger loses whose entries it has, with their details. Records of emails stay, so
 that counts and pages remain correct, but without the address, also in the mail server's replies and
 in bounces. A suppressed address stays suppressed: its digest is kept.
@@ -43,6 +44,7 @@ from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentLedger
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.personal_data import TraceService
+from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
 from postroom.services.audience.subscriber_rows import SubscriberRows
@@ -91,6 +93,7 @@ class PersonalDataService:
         outcomes: OutcomeService,
         ledger: ConsentLedger,
         suppressions: SuppressionService,
+        personal: PersonalHits,
     ) -> None:
         self._requests = store.table(TABLE)
         self._lists = lists
@@ -103,6 +106,7 @@ class PersonalDataService:
         self._outcomes = outcomes
         self._ledger = ledger
         self._suppressions = suppressions
+        self._personal = personal
 
     async def erase(self, email: str) -> Erasure:
         """Erase an address. `Invalid`."""
@@ -122,7 +126,10 @@ class PersonalDataService:
         lists: list[str] = []
         if not request.waiting:
             request = await self._with_former(request)
-            await self._forget_foreign_ids(request)
+            guids = await self._guids(request)
+            await self._foreign_ids.forget(guids)
+            async for message in self._all_messages():
+                await self._personal.forget(message, guids)
             lists = await self._remove_from_lists(request)
             await self._forget_departures(request.address)
             await self._forget_suppressions(request)
@@ -161,14 +168,14 @@ class PersonalDataService:
             if not await self._tracing.subscriptions(key):  # else it is about somebody else
                 await self._suppressions.erase(key)
 
-    async def _forget_foreign_ids(self, request: _Request) -> None:
-        """Remove ids of other tools, as long as it is known whose they are."""
+    async def _guids(self, request: _Request) -> set[SubscriberGuid]:
+        """Return the GUIDs of an address, as long as it is known whose they are."""
         subscriptions = await self._tracing.subscriptions(request.address)
-        guids = {each.guid for each in subscriptions if each.created_at <= request.at}
+        erased = [each for each in subscriptions if each.created_at <= request.at]
+        guids = {guid for each in erased for guid in (each.guid, *each.merged_guids)}
         async for name in self._lists.all_names():
             guids.update(await self._ledger.departed(name, request.address))
-        if guids:
-            await self._foreign_ids.forget(guids)
+        return guids
 
     async def _remove_from_lists(self, request: _Request) -> list[str]:
         left = []
@@ -210,6 +217,9 @@ class PersonalDataService:
             places = [] if page is None else page.emails.places_of(key, guids)
             if page is None or not places:
                 return 0
+            # First: who it was is known only as long as the page says it. Hits that were queued
+            # before the subscriber was removed may have been counted meanwhile.
+            await self._personal.forget(message, {page.emails.guid(each) for each in places})
             is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
             if is_pending or page.claim != FREE:
                 return None

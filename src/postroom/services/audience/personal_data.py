@@ -16,8 +16,10 @@ from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.tracking import Track
 from postroom.services.audience.consent.consent_ledger import ConsentHistory, ConsentLedger
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.results.personal_hits import PersonalHits, PersonResult
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.suppression.bounce_history import RecordedBounce
 from postroom.services.audience.suppression.suppressions import SuppressionService
@@ -36,8 +38,9 @@ class Departure(msgspec.Struct, frozen=True):
 
 class Trace(msgspec.Struct, frozen=True):
     """Subscriptions and departures sorted by list; emails with their messages, newest first, and
-    their bounces by message. `former` are addresses that these subscriptions had, whose emails are
-    included; those of subscribers who had the address, and have `moved`, are not."""
+    their bounces, opens and clicks by message. `former` are addresses that these subscriptions had,
+    whose emails are included; those of subscribers who had the address, and have `moved`, are
+    not."""
 
     address: Address
     subscriptions: list[Subscriber]
@@ -46,6 +49,7 @@ class Trace(msgspec.Struct, frozen=True):
     consent: list[ConsentHistory] = []
     suppressions: list[Suppression] = []
     bounces: dict[MessageRef, list[RecordedBounce]] = {}
+    engagement: dict[MessageRef, PersonResult] = {}
     former: list[FormerAddress] = []
     moved: list[Subscriber] = []
 
@@ -57,6 +61,7 @@ class TracedEmails(msgspec.Struct, frozen=True):
     looked_at: int
     next: str | None
     bounces: dict[MessageRef, list[RecordedBounce]] = {}
+    engagement: dict[MessageRef, PersonResult] = {}
 
 
 class TraceService:
@@ -70,6 +75,7 @@ class TraceService:
         outcomes: OutcomeService,
         ledger: ConsentLedger,
         suppressions: SuppressionService,
+        personal: PersonalHits,
     ) -> None:
         self._lists = lists
         self._subscriptions = subscriptions
@@ -77,6 +83,7 @@ class TraceService:
         self._outcomes = outcomes
         self._ledger = ledger
         self._suppressions = suppressions
+        self._personal = personal
 
     async def trace(self, email: str) -> Trace:
         """Return the whole history of an address. `Invalid`."""
@@ -87,11 +94,13 @@ class TraceService:
         suppressions = await self._suppressions.of_address(address)
         emails: list[tuple[Message, EmailRecord]] = []
         bounces: dict[MessageRef, list[RecordedBounce]] = {}
+        engagement: dict[MessageRef, PersonResult] = {}
         before: str | None = None
         while True:
             part = await self.emails(address, former, before=before)
             emails += part.emails
             bounces |= part.bounces
+            engagement |= part.engagement
             if (before := part.next) is None:
                 break
         consent = await self.consent(address, subscriptions)
@@ -103,6 +112,7 @@ class TraceService:
             consent,
             suppressions,
             bounces,
+            engagement,
             former,
             await self.moved(address),
         )
@@ -177,7 +187,23 @@ class TraceService:
         for (message, _), each in zip(emails, bounced, strict=True):
             if each:
                 bounces.setdefault(message.ref, []).extend(each)
-        return TracedEmails(emails, len(found.messages), found.next, bounces)
+        engagement = await self.engagement(address, emails)
+        return TracedEmails(emails, len(found.messages), found.next, bounces, engagement)
+
+    async def engagement(
+        self, address: Address, emails: Sequence[tuple[Message, EmailRecord]]
+    ) -> dict[MessageRef, PersonResult]:
+        """Return what the owner of an address did with these messages, as far as it is recorded."""
+        by_list: dict[ListName, list[Message]] = {}
+        for message, record in emails:
+            if message.track is Track.PERSONAL:
+                by_list.setdefault(message.lists[record.list_number], []).append(message)
+        found: dict[MessageRef, PersonResult] = {}
+        for name, messages in by_list.items():
+            subscriber = await self._subscriptions.find(name, address)
+            if subscriber is not None:
+                found |= await self._personal.of_subscriber(subscriber, messages)
+        return found
 
     async def emails_of_list(self, subscriber: Subscriber) -> list[tuple[Message, EmailRecord]]:
         """Return all emails of a list to its subscriber, newest first, also those from before they

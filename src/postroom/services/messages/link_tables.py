@@ -36,10 +36,12 @@ class LinkTables:
 
     async def tracking(self, message: Message, html: str, base_url: str) -> LinkTracking | None:
         """Return how the links of a message are tracked; None if they are not."""
-        if message.track is not Track.AGGREGATE:
+        if message.track in (None, Track.OFF):
             return None
         table = await self.prepare(message, html, base_url)
-        return tracking_of(base_url, self.tokens.of_everybody(message.ref), table)
+        tokens = self.tokens.of_message(message.ref)
+        is_personal = message.track is Track.PERSONAL
+        return tracking_of(base_url, tokens.of_everybody, table, tokens if is_personal else None)
 
     async def read(self, message: Message) -> tuple[str, ...] | None:
         """Return the targets of a message's links by their numbers; None if it tracks none."""

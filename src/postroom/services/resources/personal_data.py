@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from postroom.domain.audience.consent import ConsentAction, details_of
 from postroom.domain.audience.lists import Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
+from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.consent.consent_ledger import ConsentHistory
 from postroom.services.audience.personal_data import Trace
+from postroom.services.audience.results.personal_hits import PersonResult
 from postroom.services.messages.sending.outcomes import EmailRecord
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.audience import (
@@ -84,6 +88,11 @@ def describe_consent(history: ConsentHistory) -> Iterator[ConsentEntryResource]:
         )
 
 
+_RECORDED: Final = (
+    "The first time. Null: not recorded, because they did not, or did not agree to it."
+)
+
+
 class LeftListResource(Resource, frozen=True):
     """A list that an address has left."""
 
@@ -109,6 +118,9 @@ class TracedEmailResource(MessageSummary, frozen=True):
     tries: int
     was_in_doubt: bool
     bounces: Sequence[BounceResource]
+    opened_at: Annotated[Time | None, Meta(description=_RECORDED)]
+    clicked_at: Annotated[Time | None, Meta(description=_RECORDED)]
+    links: Annotated[Sequence[str], Meta(description="The links that they clicked.")]
 
 
 class TraceResource(Resource, frozen=True):
@@ -138,6 +150,7 @@ def describe_trace(trace: Trace) -> TraceResource:
                 **msgspec.structs.asdict(describe_message_summary(message)),
                 **msgspec.structs.asdict(describe_email(email)),
                 bounces=[describe_bounce(each) for each in trace.bounces.get(message.ref, ())],
+                **_engagement(trace.engagement.get(message.ref)),
             )
             for message, email in trace.emails
         ],
@@ -172,6 +185,9 @@ class OwnEmailResource(Resource, frozen=True):
     sent_at: Time | None
     outcome: EmailOutcome
     reply: str | None
+    opened_at: Time | None
+    clicked_at: Time | None
+    links: Sequence[str]
 
 
 class PersonalDataResource(Resource, frozen=True):
@@ -187,6 +203,7 @@ def describe_personal_data(
     subscriber: Subscriber,
     history: ConsentHistory | None,
     emails: Sequence[tuple[Message, EmailRecord]],
+    engagement: Mapping[MessageRef, PersonResult],
 ) -> PersonalDataResource:
     subscription = OwnSubscriptionResource(
         list=subscriber.list_name,
@@ -208,8 +225,19 @@ def describe_personal_data(
             sent_at=describe_time(message.queued_at),
             outcome=email.outcome,
             reply=email.reply or None,
+            **_engagement(engagement.get(message.ref)),
         )
         for message, email in emails
     ]
     consent = [] if history is None else list(describe_consent(history))
     return PersonalDataResource(subscription, consent, messages)
+
+
+def _engagement(found: PersonResult | None) -> dict[str, Any]:
+    if found is None:
+        return {"opened_at": None, "clicked_at": None, "links": []}
+    return {
+        "opened_at": describe_time(found.opened_at),
+        "clicked_at": describe_time(found.clicked_at),
+        "links": list(found.links),
+    }

@@ -10,8 +10,9 @@ from msgspec import Meta
 
 from postroom.domain.messages.bounces import BounceKind
 from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.audience.results.personal_hits import PersonResult
 from postroom.services.audience.results.rates import Comparison, Rates
-from postroom.services.resources import Resource
+from postroom.services.resources import Resource, Time, describe_time
 
 
 class BounceKindResource(Resource, frozen=True):
@@ -56,6 +57,18 @@ class LinkClicksResource(Resource, frozen=True):
 
     url: str
     clicks: int
+    people: Annotated[
+        int | None,
+        Meta(description="Of those who agreed to personal tracking. Null without it."),
+    ]
+
+
+class PeopleFiguresResource(Resource, frozen=True):
+    """Subscribers who agreed to personal tracking; each counts once."""
+
+    agreed: Annotated[int, Meta(description="Whose email was accepted.")]
+    opened: int
+    clicked: int
 
 
 class HourResource(Resource, frozen=True):
@@ -102,6 +115,9 @@ class MessageResultsResource(Resource, frozen=True):
     ]
     opened: Annotated[OpenedResource | None, Meta(description="Null: not measured.")]
     clicked: Annotated[ClickedResource | None, Meta(description="Null: not measured.")]
+    people: Annotated[
+        PeopleFiguresResource | None, Meta(description="Null without personal tracking.")
+    ]
     click_to_open: Annotated[
         float | None, Meta(description="Clicks per 100 opens of people. Null without opens.")
     ]
@@ -124,12 +140,32 @@ def describe_rates(rates: Rates) -> RatesResource:
     return RatesResource(**shown)
 
 
+class PersonResource(Resource, frozen=True):
+    """What a subscriber did with a message. They agree that it is recorded."""
+
+    email: str
+    list: str
+    opened_at: Annotated[Time | None, Meta(description="The first time.")]
+    clicked_at: Annotated[Time | None, Meta(description="The first time.")]
+    links: Annotated[Sequence[str], Meta(description="The links that they clicked.")]
+
+
+def describe_person(found: PersonResult) -> PersonResource:
+    return PersonResource(
+        email=found.subscriber.address,
+        list=found.subscriber.list_name,
+        opened_at=describe_time(found.opened_at),
+        clicked_at=describe_time(found.clicked_at),
+        links=list(found.links),
+    )
+
+
 def describe_results(
     results: MessageResults, comparison: Comparison | None = None
 ) -> MessageResultsResource:
     figures = results.delivery
     total, found = figures.total, results.engagement
-    ratio = results.click_to_open
+    ratio, people = results.click_to_open, results.people
     return MessageResultsResource(
         accepted=results.accepted,
         delivered=results.delivered,
@@ -142,8 +178,14 @@ def describe_results(
         clicked=None
         if found is None
         else ClickedResource(found.clicked, found.clicked_by_programs),
+        people=None
+        if people is None
+        else PeopleFiguresResource(people.agreed, people.opened, people.clicked),
         click_to_open=None if ratio is None else round(ratio, 1),
-        links=[LinkClicksResource(each.url, each.clicks) for each in results.links],
+        links=[
+            LinkClicksResource(each.url, each.clicks, None if people is None else each.people)
+            for each in results.links
+        ],
         hours=[]
         if found is None
         else [

@@ -100,6 +100,9 @@ class SmtpBatch(EmailBatch):
         if self.envelope is not None:
             with suppress(ValueError):  # a GUID that is none is noticed with its email
                 self.envelope.prepare([each.guid for each in recipients])
+        if mailing.links is not None:
+            with suppress(ValueError):
+                mailing.links.prepare([each.guid for each in recipients if each.agreed])
         sender = mailing.from_address
         self.mail_command = f"MAIL FROM:<{envelope_address(sender)}>"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)

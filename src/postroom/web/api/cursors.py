@@ -20,6 +20,7 @@ class IndexName(StrEnum):
     SUPPRESSIONS = "suppressions"
     MESSAGES = "messages"
     EMAILS = "emails"
+    PEOPLE = "people"
     MEDIA = "media"
     PROVIDERS = "providers"
     WARM_UPS = "warm-ups"

@@ -170,8 +170,10 @@ class _Page:
             return limited
         _DOWNLOADS.count(subscriber.guid)
         emails = await visitor.services.tracing.emails_of_list(subscriber)
+        engagement = await visitor.services.tracing.engagement(subscriber.address, emails)
         history = await visitor.services.ledger.of_subscriber(subscriber)
-        data = msgspec.json.encode(describe_personal_data(subscriber, history, emails))
+        described = describe_personal_data(subscriber, history, emails, engagement)
+        data = msgspec.json.encode(described)
         name = f"{subscriber.list_name}.json"
         return Response(
             msgspec.json.format(data, indent=2),
@@ -186,9 +188,9 @@ class _Page:
         whether there are new ones. A list that the page did not show cannot be unwanted."""
         subscriptions, joined = self.visitor.services.subscriptions, self._others.joined
         shown = set(self.visitor.form_values("shown"))
-        for name, each in joined.items():
+        for name, subscriber in joined.items():
             if name in shown - wanted:
-                await subscriptions.unsubscribe(name, each.guid, self._source)
+                await subscriptions.unsubscribe(name, subscriber.guid, self._source)
         new = [e for e in self._others.ticked if e.name in wanted - joined.keys()][:MOST_AT_ONCE]
         place = network_for_limits(self.visitor.visit.place)
         for each in new:

@@ -23,6 +23,7 @@ from postroom.domain.messages.hits import OPENED
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
 from postroom.mail.tracking.link_tracking import TRAP
+from postroom.mail.tracking.tracking_tokens import TrackedLink
 from postroom.storage import StoreError
 from postroom.web.context import WebContext
 from postroom.web.public.links import broken_link
@@ -39,7 +40,7 @@ _PREFETCH_HEADERS: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 _PREFETCH: Final = ("prefetch", "preview", "prerender")
 _TABLE_SECONDS: Final = 60.0
 _MOST_TABLES: Final = 200
-_MOST_TOKENS: Final = 1000
+_MOST_TOKENS: Final = 10_000
 _LONGEST_NUMBER: Final = 5
 _SAFE: Final = ":/%#?=@[]!$&'()*+,;~"
 
@@ -56,17 +57,17 @@ class _Targets:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._refs: dict[str, MessageRef] = {}
+        self._links: dict[str, TrackedLink] = {}
         self._tables: dict[MessageRef, _Table] = {}
 
-    def message(self, token: str) -> MessageRef | None:
-        """Return the message of a token; None if it is not genuine."""
-        ref = self._refs.get(token)
-        if ref is None and (ref := self._services.link_tables.tokens.read(token)) is not None:
-            if len(self._refs) >= _MOST_TOKENS:
-                self._refs.clear()
-            self._refs[token] = ref
-        return ref
+    def link(self, token: str) -> TrackedLink | None:
+        """Return what a token was made for; None if it is not genuine."""
+        link = self._links.get(token)
+        if link is None and (link := self._services.link_tables.tokens.read(token)) is not None:
+            if len(self._links) >= _MOST_TOKENS:
+                self._links.clear()
+            self._links[token] = link
+        return link
 
     async def of(self, ref: MessageRef) -> tuple[str, ...] | None:
         now = time.monotonic()
@@ -92,45 +93,45 @@ def tracked_routes(context: WebContext, templates: jinja2.Environment) -> list[R
     """Return the routes. They are public: the token is the permission."""
     targets = _Targets(context.services)
 
-    def note(request: Request, ref: MessageRef, number: int) -> None:
+    def note(request: Request, link: TrackedLink, number: int) -> None:
         if request.method == "HEAD" or _is_prefetch(request):
             return
         place = request.client.host if request.client else ""
-        context.hits.note(ref, number, place, request.headers.get("user-agent", ""))
+        context.hits.note(link, number, place, request.headers.get("user-agent", ""))
 
     @public
     async def follow(visitor: Visitor) -> Response:
         request = visitor.visit.request
         number = _number(request.path_params["number"])
-        ref = targets.message(request.path_params["token"])
-        table = None if ref is None else await targets.of(ref)
-        if ref is None or table is None or number is None or number >= len(table):
+        link = targets.link(request.path_params["token"])
+        table = None if link is None else await targets.of(link.ref)
+        if link is None or table is None or number is None or number >= len(table):
             return broken_link(visitor)
-        note(request, ref, number)
+        note(request, link, number)
         if number == TRAP:
             return Response(status_code=204, headers=_NOT_STORED)
         location = quote(table[number], safe=_SAFE)
         return Response(status_code=302, headers={**_NOT_STORED, "Location": location})
 
-    async def link(request: Request) -> Response:
+    async def redirection(request: Request) -> Response:
         response = await follow(Visit(request, context, templates, None, None, ""))
         if response.status_code == 503:
             response.headers.update(_RETRY)
         return response
 
     async def pixel(request: Request) -> Response:
-        ref = targets.message(request.path_params["token"])
+        link = targets.link(request.path_params["token"])
         try:
-            if ref is None or await targets.of(ref) is None:
+            if link is None or await targets.of(link.ref) is None:
                 return PlainTextResponse("This link does not work.\n", 404, headers=_NOT_STORED)
         except StoreError:
             text = "There is a problem on our side. Please try again in a few minutes.\n"
             return PlainTextResponse(text, 503, headers=_RETRY)
-        note(request, ref, OPENED)
+        note(request, link, OPENED)
         return Response(_PIXEL, media_type="image/gif", headers=_PIXEL_HEADERS)
 
     return [
-        Route("/r/{token}/{number}", link, methods=["GET"], name="tracked link"),
+        Route("/r/{token}/{number}", redirection, methods=["GET"], name="tracked link"),
         Route("/o/{token}.gif", pixel, methods=["GET"], name="tracking pixel"),
     ]
 

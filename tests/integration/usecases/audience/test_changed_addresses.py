@@ -88,7 +88,7 @@ async def test_the_new_owner_of_an_address_gets_no_history_of_the_former_one(
 
     assert [(m.ref, e.address) for m, e in of_mover] == [(second.ref, NEW), (first.ref, OLD)]
     assert [(m.ref, e.address) for m, e in of_owner] == [(second.ref, OLD)]
-    own = describe_personal_data(await found(services, NEW), None, of_mover)
+    own = describe_personal_data(await found(services, NEW), None, of_mover, {})
     assert [each.email for each in own.messages] == [NEW, OLD]
     traced = await services.tracing.trace(NEW)
     assert [(m.ref, e.address) for m, e in traced.emails] == [(second.ref, NEW), (first.ref, OLD)]

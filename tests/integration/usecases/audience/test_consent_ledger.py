@@ -304,7 +304,7 @@ async def test_the_file_for_a_subscriber_has_their_entries(services: Services) -
     name = await with_a_history(services)
     ann = await services.subscriptions.get(name, ANN)
     history = await services.ledger.of_subscriber(ann)
-    own = msgspec.to_builtins(describe_personal_data(ann, history, []))["consent"]
+    own = msgspec.to_builtins(describe_personal_data(ann, history, [], {}))["consent"]
     team = msgspec.to_builtins(describe_trace(await services.tracing.trace(ANN)))["consent"]
     assert own == team
     assert [each["act"] for each in own] == ["signed up", "confirmed", "paused"]

@@ -52,11 +52,14 @@ async def sender(
     folder: Path,
     retry: RetryPlan = SELDOM,
     lease: float = LEASE,
+    services: Services | None = None,
 ) -> AsyncIterator[None]:
     transport = open_transport(server.url, folder=folder)
     settings = SenderSettings("http://localhost", folder / "journals", retry=retry, lease=lease)
     stopping = asyncio.Event()
-    running = asyncio.create_task(Sender(Services(store), transport, settings).run(stopping))
+    running = asyncio.create_task(
+        Sender(services or Services(store), transport, settings).run(stopping)
+    )
     try:
         yield
     finally:

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.messages.hits import OPENED, Hit, HitBatch, HitCause, judged
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.messages.hits import OPENED, Hit, HitBatch, HitCause, PersonHits, judged
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 
@@ -23,6 +24,7 @@ _TRAP: Final = 0
 _CLICKED: Final = -2
 
 _Who = tuple[MessageRef, str]
+_Visit = tuple[MessageRef, str, SubscriberGuid | None, int]
 
 
 class _Visitor(msgspec.Struct):
@@ -38,7 +40,7 @@ class _Visitor(msgspec.Struct):
 class HitCounter:
     def __init__(self) -> None:
         self._visitors: dict[_Who, _Visitor] = {}
-        self._visits: dict[tuple[MessageRef, str, int], float] = {}
+        self._visits: dict[_Visit, float] = {}
 
     def note(self, batch: HitBatch) -> None:
         """Learn of hits that are counted later, because they decide about others."""
@@ -61,6 +63,18 @@ class HitCounter:
             else:
                 sums.setdefault(each.ref, Engagement())
         return sums
+
+    def people(self, batch: HitBatch) -> dict[MessageRef, dict[SubscriberGuid, PersonHits]]:
+        """Return what the people did whose links a batch followed."""
+        found: dict[MessageRef, dict[SubscriberGuid, PersonHits]] = {}
+        for each in batch.hits:
+            if each.guid is None or each.number == _TRAP:
+                continue
+            if self._cause(each) is HitCause.PERSON:
+                of_message = found.setdefault(each.ref, {})
+                known = of_message.get(each.guid, PersonHits())
+                of_message[each.guid] = _with_hit(known, each)
+        return found
 
     def forget(self, now: float) -> None:
         """Forget what decides about nothing any more."""
@@ -113,7 +127,7 @@ class HitCounter:
 
     def _is_new(self, hit: Hit, number: int) -> bool:
         """Return whether this visit has not done this yet, and remember that it has."""
-        visit = hit.ref, hit.visitor, number
+        visit = hit.ref, hit.visitor, hit.guid, number
         before = self._visits.get(visit)
         self._visits[visit] = hit.at
         return before is None or hit.at - before >= VISIT_SECONDS
@@ -122,6 +136,14 @@ class HitCounter:
 def is_ripe(hits: Iterable[Hit], now: float, after: float) -> bool:
     """Return whether the newest of these hits is old enough to be judged."""
     return all(now - each.at >= after for each in hits)
+
+
+def _with_hit(known: PersonHits, hit: Hit) -> PersonHits:
+    at = datetime.fromtimestamp(hit.at, UTC)
+    if hit.number == OPENED:
+        return msgspec.structs.replace(known, opened_at=min(known.opened_at or at, at))
+    first = min(known.clicked_at or at, at)
+    return PersonHits(known.opened_at, first, known.links | {hit.number})
 
 
 def _hour(hit: Hit) -> str:

@@ -16,6 +16,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
 from postroom.services.audience.results.engagement import Engagement, EngagementRows
 from postroom.services.audience.results.message_unsubscribes import MessageUnsubscribes
+from postroom.services.audience.results.people import PeopleRows, PeopleSums
 from postroom.services.audience.results.rates import (
     COMPARED,
     Comparison,
@@ -30,26 +31,38 @@ from postroom.services.audience.suppression.delivery_figures import (
 )
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables
+from postroom.services.messages.sending.page_rows import PageRows
 
 _MOST_ROWS: Final = 2_000  # of figures, read to find the messages that someone may see
 
 
 class LinkClicks(msgspec.Struct, frozen=True):
-    """How often people clicked a link."""
+    """How often people clicked a link, and how many did of those who agreed that it is recorded."""
 
     url: str
     clicks: int
+    people: int = 0
+
+
+class PeopleFigures(msgspec.Struct, frozen=True):
+    """How many people opened the message and clicked, of those who `agreed` that it is recorded and
+    whose email was accepted."""
+
+    agreed: int
+    opened: int
+    clicked: int
 
 
 class MessageResults(msgspec.Struct, frozen=True):
     """What became of a message after its emails were accepted. Without `engagement`, opens and
-    clicks are not measured; `links` then are none."""
+    clicks are not measured; `links` then are none. `people` are counted with personal tracking."""
 
     accepted: int = 0
     delivery: MessageFigures = MessageFigures()
     unsubscribed: int = 0
     engagement: Engagement | None = None
     links: tuple[LinkClicks, ...] = ()
+    people: PeopleFigures | None = None
 
     @property
     def delivered(self) -> int:
@@ -104,13 +117,17 @@ class ResultService:
         figures: DeliveryFigureService,
         unsubscribes: MessageUnsubscribes,
         engagement: EngagementRows,
+        people: PeopleRows,
         links: LinkTables,
+        pages: PageRows,
     ) -> None:
         self._messages = messages
         self._figures = figures
         self._unsubscribes = unsubscribes
         self._engagement = engagement
+        self._people = people
         self._links = links
+        self._pages = pages
 
     async def of_message(self, message: Message) -> MessageResults:
         """Return the results of a message. Bounces are a few seconds old while they arrive, opens
@@ -122,9 +139,17 @@ class ResultService:
             return results
         clicks = results.engagement.links
         table = await self._links.read(message) or ()
-        links = [LinkClicks(url, clicks.get(number, 0)) for number, url in enumerate(table) if url]
+        sums, people = PeopleSums(), None
+        if message.track is Track.PERSONAL:
+            sums = await self._people.sums(message.ref)
+            people = PeopleFigures(await self._agreed(message), sums.opened, sums.clicked)
+        links = [
+            LinkClicks(url, clicks.get(number, 0), sums.links.get(number, 0))
+            for number, url in enumerate(table)
+            if url
+        ]
         ranked = tuple(sorted(links, key=lambda each: -each.clicks))
-        return msgspec.structs.replace(results, links=ranked)
+        return msgspec.structs.replace(results, links=ranked, people=people)
 
     async def comparison(self, message: Message) -> Comparison | None:
         """Return the medians of the messages of its list before this one; None if they are too
@@ -191,6 +216,12 @@ class ResultService:
         await self._figures.forget(message)
         await self._unsubscribes.forget(message.ref)
         await self._engagement.forget(message.ref)
+        if message.track is Track.PERSONAL:
+            await self._people.forget(message.ref)
+
+    async def _agreed(self, message: Message) -> int:
+        """Return how many accepted emails have personal links."""
+        return sum([page.agreed async for _, page in self._pages.summaries(message)])
 
 
 async def _nothing() -> None:

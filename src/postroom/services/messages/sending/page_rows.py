@@ -71,7 +71,8 @@ FAN_OUT: Final = "fan-out"
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page as it is stored. `parked`: it waits without a work item while its message pauses."""
+    """A page as it is stored. `parked`: it waits without a work item while its message pauses.
+    `agreed` of its accepted emails have personal links."""
 
     day: str
     ref: MessageRef
@@ -81,6 +82,7 @@ class Page(msgspec.Struct, frozen=True):
     parked: bool = False
     claim: PageClaim = FREE
     etag: str = ""
+    agreed: int = 0
 
     @property
     def counts(self) -> Counts:
@@ -108,6 +110,7 @@ class PageSummary(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     owner: str = ""
     first_address: str = ""
     last_address: str = ""
+    agreed: int = 0
 
     @property
     def counts(self) -> Counts:
@@ -143,6 +146,8 @@ def page_entity(page: Page) -> Entity:
         "FirstAddress": _first_known(page.emails.addresses),
         "LastAddress": _first_known(reversed(page.emails.addresses)),
     }
+    if page.agreed:
+        properties["Agreed"] = page.agreed
     with_waiting(properties, page.waiting)
     return Entity(entities.pages_partition(page.day, page.ref), page_row(page.number), properties)
 
@@ -173,6 +178,7 @@ def page_from(entity: Entity) -> Page:
             read_optional(entity, DOUBTFUL, bool) or False,
         ),
         etag=entity.etag,
+        agreed=read_optional(entity, "Agreed", int) or 0,
     )
 
 

@@ -18,7 +18,7 @@ from postroom.domain.audience.lists import (
     properties_of,
 )
 from postroom.domain.errors import Exists, Invalid, Overtaken
-from postroom.domain.messages.tracking import TRACKS
+from postroom.domain.messages.tracking import Track
 from postroom.services.accounts.users import Role
 from postroom.services.audience.growth.list_sizes import CurrentSize
 from postroom.services.messages.sending.hold_rows import why_all_wait
@@ -249,7 +249,7 @@ def _form(
         "name": name,
         "theirs": theirs or [],
         "languages": LANGUAGE_NAMES,
-        "track_names": {each.value: each.value.capitalize() for each in TRACKS},
+        "track_names": {each.value: each.value.capitalize() for each in Track},
         "properties": _IN_FORM,
     }
 

@@ -171,6 +171,9 @@ def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | flo
         if found is not None:
             for who, count in msgspec.structs.asdict(found).items():
                 yield name, who, count
+    if results.people is not None:
+        for who, count in msgspec.structs.asdict(results.people).items():
+            yield "people", who, count
     if results.click_to_open is not None:
         yield "click_to_open", "", results.click_to_open
     for kind in results.kinds:
@@ -183,6 +186,8 @@ def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | flo
         yield from _rates("median rate in percent", results.comparison.rates)
     for link in results.links:
         yield "clicks", protected(link.url), link.clicks
+        if link.people is not None:
+            yield "people who clicked", protected(link.url), link.people
     for hour in results.hours:
         yield "opened by hour", hour.hour, hour.opened
         yield "clicked by hour", hour.hour, hour.clicked

@@ -11,7 +11,7 @@ from postroom.domain.errors import Incomplete
 from postroom.domain.messages.audiences import MOST_EXCLUDED, MOST_MORE
 from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import MessageFormat
-from postroom.domain.messages.tracking import TRACKS, parse_track
+from postroom.domain.messages.tracking import Track, parse_track
 from postroom.sender.draft_mail import MOST_TESTS
 from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -83,9 +83,10 @@ Tracking = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "enum": list(TRACKS),
-            "description": "Whether opens and clicks are measured: `off`, or `aggregate`, without"
-            " knowing who it was. If omitted or null: the default of the list.",
+            "enum": list(Track),
+            "description": "Whether opens and clicks are measured: `off`; `aggregate`, without"
+            " knowing who it was; or `personal`, which also records who, only for subscribers who"
+            " agreed to it. If omitted or null: the default of the list.",
         }
     ),
 ]

@@ -1,4 +1,4 @@
-"""`/messages/{ref}/results` and `/results`."""
+"""`/messages/{ref}/results`, `/messages/{ref}/people` and `/results`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from starlette.responses import Response
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.resources.results import MessageResultsResource, describe_results
+from postroom.services.resources.results import (
+    MessageResultsResource,
+    PersonResource,
+    describe_person,
+    describe_results,
+)
 from postroom.services.resources.results_over_time import (
     ResultsOverTimeResource,
     describe_results_over_time,
 )
-from postroom.web.api.documenting import call
-from postroom.web.api.fields import RefPath
+from postroom.web.api.cursors import Cursor, IndexName
+from postroom.web.api.documenting import call, index_of
+from postroom.web.api.fields import After, Limit, RefPath
 from postroom.web.api.key_rights import is_limited, lists_of, messages_of
-from postroom.web.api.routing import ApiRoute, respond, services_of
+from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 
@@ -50,3 +56,20 @@ async def read_results_over_time(request: Request, list_name: OneList = None) ->
     sees = messages_of(request).sees
     found = await services.results_over_time.read(name, sees=sees, only=only)
     return respond(describe_results_over_time(found))
+
+
+@router.get(
+    "/messages/{ref}/people",
+    **call(Scope.MESSAGES, index_of(PersonResource), 404, right=ListRight.VIEW),
+)
+async def read_people(
+    request: Request, ref: RefPath, limit: Limit = 100, after: After = None
+) -> Response:
+    """Return who opened a message and clicked its links, in no particular order: subscribers who
+    agree that it is recorded. A response may have fewer than `limit` even if `next` is set."""
+    services = services_of(request)
+    message = await services.messages.get(ref)
+    cursor = Cursor(after, IndexName.PEOPLE, message.ref)
+    with cursor.checked():
+        page = await services.personal_hits.people(message, limit=limit, after=cursor.last)
+    return respond_with_items(map(describe_person, page.people), cursor.next(page.next))

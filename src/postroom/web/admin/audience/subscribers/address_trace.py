@@ -20,6 +20,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
 from postroom.services.audience.personal_data import TracedEmails
+from postroom.services.audience.results.personal_hits import PersonResult
 from postroom.services.messages.sending.outcomes import EmailRecord
 from postroom.services.resources.personal_data import describe_trace
 from postroom.web.admin.audience.subscribers.consent_timeline import (
@@ -116,12 +117,24 @@ def _of_emails(visit: Visit, traced: TracedEmails, address: Address) -> Iterable
     for message, email in traced.emails:
         if not visit.messages.sees(message):
             continue
+        engaged = traced.engagement.get(message.ref)
+        if engaged is not None and engaged.subscriber.tracking:
+            yield from _of_engagement(message, engaged)
         for each in reversed(traced.bounces.get(message.ref, [])):
             url = f"/messages/{message.ref}"
             yield TimelineEntry(
                 each.at, _BOUNCE_TEXTS[each.kind], message.subject, url, "bad", each.diagnostic
             )
         yield _of_email(message, email, address)
+
+
+def _of_engagement(message: Message, found: PersonResult) -> Iterable[TimelineEntry]:
+    url = f"/messages/{message.ref}"
+    if found.clicked_at is not None:
+        note = " · ".join(found.links)
+        yield TimelineEntry(found.clicked_at, "clicked a link", message.subject, url, "good", note)
+    if found.opened_at is not None:
+        yield TimelineEntry(found.opened_at, "opened", message.subject, url, "good", "")
 
 
 def _of_email(message: Message, email: EmailRecord, address: Address) -> TimelineEntry:
@@ -186,7 +199,8 @@ async def erase(visit: Visit) -> Response:
 _CONSEQUENCES: Final = (
     "Fields, notes and the details of the consent ledger are deleted. The ledger keeps its entries"
     " without address, consent text and IP digest, so that it can still be verified.",
-    "Records of emails lose the address. The totals of messages stay the same.",
+    "Records of emails lose the address, and those of opens and clicks are deleted. The totals of"
+    " messages stay the same.",
     "A suppressed address stays suppressed: only a digest of it is kept.",
     "Lists forget that this person unsubscribed: importing an old file would add them again.",
     "Lines of the audit log that name the address stay until they expire, and so do log files,"

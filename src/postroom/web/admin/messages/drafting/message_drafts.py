@@ -67,6 +67,7 @@ TRACK_NAMES: Final[Mapping[str, str]] = {
     "": "List default",
     Track.OFF: "Off",
     Track.AGGREGATE: "Aggregate",
+    Track.PERSONAL: "Personal",
 }
 _CANARIES: Final[Mapping[str, str]] = {
     "": "As in the settings",
