@@ -210,6 +210,12 @@ class Message(msgspec.Struct, frozen=True):
         return tuple(filter(None, (*self.lists, *self.exclude_lists)))
 
     @property
+    def shown_status(self) -> MessageStatus:
+        """Its status for people: between two waves, which may be hours apart, it is being sent."""
+        is_sent = self.status is MessageStatus.QUEUING and self.waves is not None
+        return MessageStatus.PROCESSING if is_sent else self.status
+
+    @property
     def page_runs(self) -> tuple[PageRun, ...]:
         """Its pages, by parts that are in the order of addresses: all of them, unless it is sent in
         waves."""

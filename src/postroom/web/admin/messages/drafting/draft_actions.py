@@ -8,10 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.time_zones import zone_named
 from postroom.domain.errors import Incomplete, Invalid, Overtaken
 from postroom.domain.messages.ab_tests import ENDED
 from postroom.domain.messages.canaries import canary_for
-from postroom.domain.messages.messages import LONGEST_SUBJECT, MessageStatus
+from postroom.domain.messages.messages import LONGEST_SUBJECT, Message, MessageStatus
 from postroom.services.audience.targeting.follow_ups import FollowUp, check_follow_up
 from postroom.web.admin.messages.drafting.editor import show_editor
 from postroom.web.admin.messages.drafting.message_drafts import (
@@ -90,10 +91,19 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         refused=refusals(panel["preflight"], is_later=is_later),
         estimate=msgspec.structs.replace(estimate, recipients=many, counted_at=None),
         pictures=await broken_pictures(bodies),
+        local_clock=await _local_clock(visit, message, at or datetime.now(UTC)),
         canary=None
         if message.local_time
         else canary_for(message.canary, many, canary_rules(visit.context.settings)),
     )
+
+
+async def _local_clock(visit: Visit, message: Message, at: datetime) -> str:
+    """Return what clocks show in the time zone of the list, for a message by local time."""
+    if not message.local_time:
+        return ""
+    zone = await visit.services.messages.zone_of(message.list_name)
+    return f"{at.astimezone(zone_named(zone) or UTC):%H:%M}"
 
 
 async def unschedule(visit: Visit) -> Response:

@@ -1,16 +1,19 @@
-"""A canary with real processes and a real mail server: it stops at its share, or delays the others
-by its wait and no more; and a scheduler that is killed again and again decides the same."""
+"""Waves with real processes and a real mail server: a canary stops at its share, or delays the
+others by its wait and no more; and a scheduler that is killed again and again decides the same."""
 
 import asyncio
 import random
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from postroom.domain.messages.buckets import bucket_of
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.services import entities
 from postroom.services.messages.message_contents import NewBodies
+from postroom.storage import Entity
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill
 from tests.long import sized
@@ -115,4 +118,36 @@ async def test_a_scheduler_that_is_killed_during_canaries_forgets_nobody(
     if not is_healthy:
         wanted = {each for each in wanted if not each.endswith("7@example.com")}
     assert set(server.copies()) == wanted
+    assert set(server.copies().values()) == {1}
+
+
+@pytest.mark.timeout(sized(240, 1800))
+async def test_a_scheduler_that_is_killed_between_waves_of_local_time_forgets_nobody(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    count, zones = sized(600, 6_000), ("Etc/GMT-1", "UTC", "")
+    await fill(services, count)
+    table = services.store.table(entities.LISTS)
+    for number in range(count):
+        values = msgspec.json.encode({"time_zone": zones[number % 3]}).decode()
+        row = entities.email_row(address_of(number))
+        await table.merge(Entity(LIST, row, {"Attributes": values}))
+    due = datetime.now(UTC) + timedelta(seconds=12)
+    bodies = NewBodies("<p>Hello</p>", "Hello")
+    message = await services.messages.create(LIST, "News", bodies, due, local_time=True)
+    postroom.start("sender")
+    checker = SumChecker(services, message)
+    early = {address_of(number) for number in range(0, count, 3)}
+    for _ in range(KILLS):
+        scheduler = postroom.start("scheduler")
+        await asyncio.sleep(random.uniform(0.8, 1.8))
+        copies = set(server.copies())
+        if datetime.now(UTC) < due:
+            assert copies <= early, "somebody got it before their time"
+        scheduler.kill()
+        scheduler.wait()
+        await checker.look()
+    postroom.start("scheduler")
+    _, counts = await checker.until_done(90)
+    assert counts.accepted == counts.planned == count
     assert set(server.copies().values()) == {1}
