@@ -45,7 +45,10 @@ class PartOfMembers:
         key, buckets = self._part.key, self._part.buckets
         guids = more.guids
         if buckets != ALL_BUCKETS:
-            guids = {a: guid for a, guid in guids.items() if bucket_of(key, guid) in buckets}
+            # By address: whoever comes back with another GUID, or is on several lists, stays.
+            guids = {
+                a: guid for a, guid in guids.items() if bucket_of(key, address_key(a)) in buckets
+            }
         if self._others.is_needed and guids:
             await self._others.look_up(list(guids))
             left_out = set[AddressKey]().union(*self._others.received.values())

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 
 BUCKETS: Final = 10_000
@@ -46,7 +45,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     without: tuple[MessageRef, ...] = ()
 
 
-def bucket_of(key: str, guid: SubscriberGuid) -> int:
-    """Return the bucket of a subscriber among those that `key` shuffles."""
-    digest = hashlib.blake2b(guid.encode(), key=key.encode()[:64], digest_size=8).digest()
+def bucket_of(key: str, who: str) -> int:
+    """Return the bucket of a subscriber, given by GUID or address, among those that `key`
+    shuffles."""
+    digest = hashlib.blake2b(who.encode(), key=key.encode()[:64], digest_size=8).digest()
     return int.from_bytes(digest) % BUCKETS

@@ -96,7 +96,7 @@ class AbTestRows:
             operations[-1:] = await self._closing(test)
         try:
             etags = await self._table.apply(operations)
-        except Conflict as exc:
+        except (Conflict, NotFound) as exc:
             raise Overtaken("A/B test of the message", test.key) from exc
         return msgspec.structs.replace(test, etag=etags[0])
 

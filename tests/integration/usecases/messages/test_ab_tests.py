@@ -190,6 +190,23 @@ async def test_a_message_that_a_suspended_process_adds_after_the_end_is_not_sent
     assert rest.reason == "its A/B test was cancelled"
 
 
+async def test_somebody_who_comes_back_between_two_variants_gets_one(
+    services: Services, store: Store
+) -> None:
+    test = await prepared(services, store, people=30)
+    await services.ab_tests.start(test.key, share=90)
+    await services.ab_tests.advance(test.key)
+    first = await recipients(services, await deliver(store, test.key))
+    name = (await services.messages.get(test.key)).list_name
+    for address in first:  # each gets another GUID
+        await services.subscriptions.remove(name, address)
+        await services.subscriptions.add(name, address, verified=True)
+    second = await recipients(services, await deliver(store, test.variants[1]))
+    assert first
+    assert second
+    assert not first & second
+
+
 async def test_without_any_variant_left_it_ends(services: Services, store: Store) -> None:
     test = await prepared(services, store)
     await services.ab_tests.start(test.key, at=days(1))
