@@ -370,6 +370,13 @@ class AlertSettings(SettingGroup, frozen=True):
         secret=True,  # such addresses often carry a key
         storable=True,
     )
+    digest: Address | None = setting(
+        "digest_email",
+        "",
+        "Gets an email each Monday with the results of the week before.",
+        parsing.optional(parsing.email_address),
+        storable=True,
+    )
 
 
 class ObservabilitySettings(SettingGroup, frozen=True):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.digest import WeeklyDigest
 from postroom.domain.messages.canaries import CanaryRules
 from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
@@ -304,14 +306,35 @@ def make_watchdog(
 
 
 async def run_alerts(services: Services, live: LiveSettings, stopping: asyncio.Event) -> None:
-    """Send alerts until `stopping`, to where the settings say at each time."""
+    """Send alerts and digests until `stopping`, to where the settings say at each time."""
 
     async def run(settings: Settings, ending: asyncio.Event) -> None:
         async with opened_transport(settings, services) as transport:
-            alerts = make_alerts(services, transport, settings)
-            await (ending.wait() if alerts is None else alerts.run(ending))
+            running: list[Coroutine[Any, Any, object]] = [ending.wait()]
+            if alerts := make_alerts(services, transport, settings):
+                running.append(alerts.run(ending))
+            if digest := make_digest(services, transport, settings):
+                running.append(digest.run(ending))
+            await asyncio.gather(*running)
 
     await live.run(run, lambda found: (found.transport, found.alerts), stopping)
+
+
+def make_digest(
+    services: Services, transport: Transport, settings: Settings
+) -> WeeklyDigest | None:
+    """Return what sends the weekly digest, or None if nobody gets it."""
+    if (to := settings.alerts.digest) is None:
+        return None
+    return WeeklyDigest(
+        services.store,
+        services.results,
+        services.movements,
+        transport,
+        NoticeSender(services.lists, settings.alerts.from_address),
+        to,
+        settings.web.base_url,
+    )
 
 
 def make_alerts(services: Services, transport: Transport, settings: Settings) -> Alerts | None:

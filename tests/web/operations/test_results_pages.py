@@ -18,10 +18,11 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.tracking import Track
 from postroom.services.accounts.users import Role
+from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.resources.results_over_time import describe_results_over_time
-from postroom.web.admin.operations.results import week_of
+from postroom.web.admin.operations.results import movements_of, week_of
 from postroom.wiring import Services
 from tests.integration.usecases.pages import sent_message
 from tests.web.site import Site
@@ -116,3 +117,29 @@ async def test_the_last_fifty_messages_are_shown(services: Services) -> None:
     assert len(found) == 50
     times = [each.message.due_at for each in found]
     assert times == sorted(times, reverse=True)
+
+
+def test_weeks_with_nobody_have_a_place_between_the_others() -> None:
+    found = movements_of(
+        {
+            "2026-11-04": Movement(form=3),
+            "2026-11-08": Movement(imported=1, unsubscribed=1),
+            "2026-11-16": Movement(removed=2),
+        }
+    )
+    assert found is not None
+    shown = [(bar.begins, bar.joined, bar.left) for bar in found.bars]
+    assert shown == [("2026-11-02", 4, 1), ("2026-11-09", 0, 0), ("2026-11-16", 0, 2)]
+    assert (found.bars[0].y, found.axis, found.bars[2].depth) == (0.0, 80.0, 40.0)
+    assert movements_of({}) is None
+    assert movements_of({"2026-11-16": Movement()}) is None
+
+
+async def test_the_page_says_how_people_joined(site: Site, services: Services) -> None:
+    for name in (NEWS, SHOP):
+        await services.movements.count(name)
+    user = await site.user(Role.VIEWER)
+    assert "20 joined: 0 with a form" in (await user.get("/results")).text
+    assert "10 joined: 0 with a form" in (await user.get("/results?list=news")).text
+    visitor = await member(site, SHOP, frozenset({ListRight.VIEW}))
+    assert "10 joined: 0 with a form" in (await visitor.get("/results")).text

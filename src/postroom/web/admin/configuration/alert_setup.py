@@ -37,6 +37,14 @@ _FIELDS: Final = (
         "Webhook URL",
         "Alerts are POSTed there as JSON, for example to a chat.",
     ),
+    SettingField(
+        "digest_email",
+        "Weekly digest",
+        "Gets an email each Monday morning (7:00 UTC) with the results of the week before, of all"
+        " lists.",
+        type="email",
+        placeholder="you@example.com",
+    ),
 )
 SETTINGS: Final = tuple(each.name for each in _FIELDS)
 

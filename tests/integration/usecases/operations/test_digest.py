@@ -1,0 +1,112 @@
+"""The weekly digest: one email per week about the messages of the week before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom import clock
+from postroom.digest import WeeklyDigest
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.notices import NoticeSender
+from postroom.services.messages.message_contents import NewBodies
+from postroom.storage import Store
+from postroom.transport.contract import Transport
+from postroom.transport.registry import open_transport
+from postroom.wiring import Services
+from tests.integration.usecases.audience.test_list_growth import SetClock
+from tests.integration.usecases.faults import Fate, Fated, PowerCut
+from tests.integration.usecases.pages import sent_message
+from tests.services.recording_smtp import Rule, running_recording_smtp
+
+
+def next_monday(hour: int) -> datetime:
+    today = datetime.now(UTC).date()
+    return datetime.combine(today + timedelta(days=7 - today.weekday()), time(hour), UTC)
+
+
+def digest_of(services: Services, transport: Transport, store: Store | None = None) -> WeeklyDigest:
+    return WeeklyDigest(
+        store or services.store,
+        services.results,
+        services.movements,
+        transport,
+        NoticeSender(services.lists, None),
+        Address("ann@example.com"),
+        "https://news.example.com",
+    )
+
+
+async def filled(services: Services) -> str:
+    await services.lists.create("news", "News", "news@example.com")
+    for number in range(4):
+        await services.subscriptions.add("news", f"u{number}@example.com", verified=True)
+    await services.movements.count((await services.lists.names())[0])
+    outcomes = [*[EmailOutcome.ACCEPTED] * 3, EmailOutcome.REFUSED]
+    message = await sent_message(
+        services, "news", NewBodies("<p>Hi</p>"), outcomes, datetime.now(UTC)
+    )
+    return message.ref
+
+
+async def test_a_week_has_one_digest_with_its_messages(services: Services, tmp_path: Path) -> None:
+    ref = await filled(services)
+    with running_recording_smtp() as server:
+        transport = open_transport(server.url, folder=tmp_path)
+        try:
+            digest = digest_of(services, transport)
+            with clock.replaced_by(SetClock(next_monday(6))):
+                early = await digest.send_due()
+            with clock.replaced_by(SetClock(next_monday(8))):
+                assert await digest.send_due()
+                assert not await digest.send_due()
+                assert not await digest_of(services, transport).send_due(), "another process"
+            with clock.replaced_by(SetClock(next_monday(8) + timedelta(days=7))):
+                assert not await digest.send_due(), "nothing happened in that week"
+        finally:
+            await transport.close()
+        mails = server.accepted()
+    assert not early
+    [mail] = mails
+    assert mail.recipients == ("ann@example.com",)
+    text = mail.content.decode()
+    assert "Subject: Postroom: results of last week" in text
+    for shown in ("3 accepted: 100.0 % delivered", f"/messages/{ref}", "4 joined", "4 by hand"):
+        assert shown in text.replace("=\r\n", ""), shown
+
+
+async def test_a_digest_that_was_not_accepted_is_sent_again(
+    services: Services, tmp_path: Path
+) -> None:
+    await filled(services)
+    with running_recording_smtp() as server:
+        server.script(Rule("MAIL", reply="451 4.3.0 try later", times=1))
+        transport = open_transport(server.url, folder=tmp_path)
+        try:
+            with clock.replaced_by(SetClock(next_monday(8))):
+                digest = digest_of(services, transport)
+                results = [await digest.send_due() for _ in range(3)]
+        finally:
+            await transport.close()
+        assert results == [False, True, False]
+        assert len(server.accepted()) == 1
+
+
+async def test_after_a_crash_the_digest_has_the_same_message_id(
+    services: Services, tmp_path: Path
+) -> None:
+    await filled(services)
+    with running_recording_smtp() as server:
+        transport = open_transport(server.url, folder=tmp_path)
+        try:
+            with clock.replaced_by(SetClock(next_monday(8))):
+                dying = Fated(services.store, Fate(0))
+                with pytest.raises(PowerCut):
+                    await digest_of(services, transport, dying).send_due()
+                assert await digest_of(services, transport).send_due()
+        finally:
+            await transport.close()
+        assert len({each.message_id for each in server.accepted()}) == 1
