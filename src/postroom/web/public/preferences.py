@@ -186,9 +186,9 @@ class _Page:
         whether there are new ones. A list that the page did not show cannot be unwanted."""
         subscriptions, joined = self.visitor.services.subscriptions, self._others.joined
         shown = set(self.visitor.form_values("shown"))
-        for name, each in joined.items():
+        for name, subscriber in joined.items():
             if name in shown - wanted:
-                await subscriptions.unsubscribe(name, each.guid, self._source)
+                await subscriptions.unsubscribe(name, subscriber.guid, self._source)
         new = [e for e in self._others.ticked if e.name in wanted - joined.keys()][:MOST_AT_ONCE]
         place = network_for_limits(self.visitor.visit.place)
         for each in new:
