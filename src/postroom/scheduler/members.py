@@ -103,7 +103,7 @@ class UsedFields(msgspec.Struct, frozen=True):
 
     def texts(self, address: Address, row: AttributeRow) -> tuple[str, ...]:
         """Return the values of one subscriber."""
-        attributes = msgspec.json.decode(row.Attributes) if row.Attributes else {}
+        attributes = row.known
         texts = field_texts(self.fields, self.names, address, row.CreatedAt, attributes)
         if not self.conditions:
             return texts

@@ -58,6 +58,7 @@ from postroom.domain.audience.lists import (
     MailingList,
     Subscriber,
     SubscriberGuid,
+    with_source,
 )
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
@@ -204,6 +205,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["Tracking"] = True
     if subscriber.former_addresses:
         properties[FORMER] = "\n".join(subscriber.former_addresses)
+    if subscriber.source:
+        properties["Source"] = subscriber.source
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -244,16 +247,19 @@ def new_subscribers(
     spellings: Mapping[AddressKey, Address] = {},
     attributes: Mapping[AddressKey, str] = {},
     ledger: str = "",
+    source: str = "",
 ) -> list[BulkInsert]:
     """Return both rows of each new subscriber, all at once: an import adds millions.
 
     `spellings` has the addresses that differ from their keys, `attributes` are JSON, `ledger` names
-    the entry of the import. The rows are the same as those of `subscriber_entity` and
-    `lookup_entity`, which a test checks.
+    the entry of the import, `source` how they all came to the list. The rows are the same as those
+    of `subscriber_entity` and `lookup_entity`, which a test checks.
     """
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
         shared["VerifiedAt"] = verified_at
+    if source:
+        shared["Source"] = source
     rows: dict[str, dict[str, str]] = {
         EMAIL_PREFIX + each: {"SubscriberGUID": guid} for each, guid in guids.items()
     }
@@ -291,6 +297,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
         consent=read_optional(entity, "Consent", str) or "",
         is_suppressed=read_optional(entity, _BLOCKED_BY, str) == _SUPPRESSION,
         tracking=read_optional(entity, "Tracking", bool) or False,
+        source=read_optional(entity, "Source", str) or "",
         former_addresses=former_keys(read_optional(entity, FORMER, str) or ""),
     )
 
@@ -329,6 +336,13 @@ class AttributeRow(SubscriberRow, frozen=True, gc=False):
     CreatedAt: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     Attributes: str = ""
     FormerAddresses: str = ""
+    Source: str = ""
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """The values of its fields."""
+        attributes = msgspec.json.decode(self.Attributes) if self.Attributes else {}
+        return with_source(attributes, self.Source)
 
 
 # -- pages ----------------------------------------------------------------------------------------

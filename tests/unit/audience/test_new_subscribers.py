@@ -36,6 +36,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         verified_at=now if verified else None,
         blocked=blocked,
         attributes=attributes,
+        source="import",
     )
     made = entities.new_subscribers(
         subscriber.list_name,
@@ -45,6 +46,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         {subscriber.key: blocked} if blocked else {},
         {} if spelling == subscriber.key else {subscriber.key: subscriber.address},
         {subscriber.key: '{"city":"Bern"}'} if attributes else {},
+        source="import",
     )
     ordinary = [entities.subscriber_entity(subscriber), entities.lookup_entity(subscriber)]
     assert singly(made) == [Insert(entity) for entity in ordinary]

@@ -286,7 +286,7 @@ async def test_the_download_has_nothing_that_the_team_keeps_to_itself(
     assert "pays late" not in file.text
     assert set(data["subscription"]) == {
         "list", "email", "confirmed", "signed_up_at", "confirmed_at", "paused_until", "attributes",
-        "consent", "tracking", "former_addresses",
+        "consent", "tracking", "source", "former_addresses",
     }  # fmt: skip
     [email] = data["messages"]
     assert set(email) == {"ref", "email", "subject", "sent_at", "outcome", "reply"}

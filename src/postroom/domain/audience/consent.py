@@ -81,6 +81,25 @@ BY_IMPORT: Final = ConsentSource("import")
 BY_SUPPRESSION: Final = ConsentSource("suppression")
 
 
+FORM_PREFIX: Final = "form on "
+"""Of the origin of a sign-up by a form on a website."""
+_ARRIVALS: Final = {
+    "sign-up page": "form",
+    "preferences page": "preferences",
+    "API": "api",
+    "team": "team",
+    "command line": "team",
+    "import": "import",
+}
+
+
+def arrival(source: ConsentSource) -> str:
+    """Return how somebody came to a list, as the field `source` has it; "" if that is not known."""
+    if source.origin.startswith(FORM_PREFIX):
+        return "form"
+    return _ARRIVALS.get(source.origin, "")
+
+
 class ConsentDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """The personal part of an entry. `changed` names fields, without their values."""
 

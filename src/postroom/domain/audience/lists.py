@@ -137,7 +137,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     signed up in the tool that they were imported from. With `is_suppressed` they are blocked by a
     suppression of the address, and not by hand. `tracking` says that they agreed that their opens
     and clicks are measured, as long as they do not withdraw it. `former_addresses` are those that
-    they have changed (see `former_addresses.py`).
+    they have changed (see `former_addresses.py`). `source` says how they came to the list,
+    unless `attributes` have another one.
     """
 
     list_name: ListName
@@ -157,6 +158,12 @@ class Subscriber(msgspec.Struct, frozen=True):
     is_suppressed: bool = False
     tracking: bool = False
     former_addresses: tuple[AddressKey, ...] = ()
+    source: str = ""
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """The values of all fields, also of those that are filled in automatically."""
+        return with_source(self.attributes, self.source)
 
     @property
     def guids(self) -> tuple[SubscriberGuid, ...]:
@@ -171,6 +178,11 @@ class Subscriber(msgspec.Struct, frozen=True):
     def may_receive(self) -> bool:
         """Whether emails may be sent, apart from a pause, which ends automatically."""
         return self.verified and not self.blocked
+
+
+def with_source(attributes: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """Return attributes with how a subscriber came to the list, unless they say it themselves."""
+    return {"source": source} | dict(attributes) if source else attributes
 
 
 def parse_list_name(text: str, field: str = "list") -> ListName:

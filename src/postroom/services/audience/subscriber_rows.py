@@ -346,6 +346,7 @@ def new_subscriber(
     attributes: Mapping[str, Any] = {},
     consent: str = "",
     tracking: bool = False,
+    source: str = "",
 ) -> Subscriber:
     now = clock.now()
     return Subscriber(
@@ -358,4 +359,5 @@ def new_subscriber(
         attributes=attributes,
         consent=consent,
         tracking=tracking,
+        source=source,
     )

@@ -182,6 +182,13 @@ class SubscriberResource(Resource, frozen=True):
             " they signed up in the other tool."
         ),
     ]
+    source: Annotated[
+        str,
+        Meta(
+            description="How the subscriber came to the list: `form`, `preferences`, `api`,"
+            " `import` or `team`, unless `attributes` have another value; empty if unknown."
+        ),
+    ]
     former_addresses: Annotated[
         Sequence[str],
         Meta(description="Addresses that this subscriber had before, in lower case, oldest first."),
@@ -203,6 +210,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         attributes=dict(subscriber.attributes),
         note=subscriber.note,
         consent=subscriber.consent,
+        source=str(subscriber.known.get("source", "")),
         former_addresses=subscriber.former_addresses,
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,

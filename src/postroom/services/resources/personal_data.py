@@ -173,6 +173,7 @@ class OwnSubscriptionResource(Resource, frozen=True):
     attributes: dict[str, AttributeValue]
     consent: str
     tracking: bool
+    source: str
     former_addresses: Sequence[str]
 
 
@@ -215,6 +216,7 @@ def describe_personal_data(
         attributes=dict(subscriber.attributes),
         consent=subscriber.consent,
         tracking=subscriber.tracking,
+        source=str(subscriber.known.get("source", "")),
         former_addresses=subscriber.former_addresses,
     )
     messages = [

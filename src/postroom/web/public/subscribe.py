@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, parse_address
-from postroom.domain.audience.consent import ConsentSource
+from postroom.domain.audience.consent import FORM_PREFIX, ConsentSource
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.form_properties import consent_given, consent_version
 from postroom.domain.audience.lists import MailingList
@@ -165,7 +165,7 @@ class _SignUp:
     def _source(self) -> ConsentSource:
         website = foreign_origin(self.visitor)
         text = "" if self.only is None else self.only.consent_text
-        return self.visitor.source(f"form on {website}" if website else "sign-up page", text)
+        return self.visitor.source(f"{FORM_PREFIX}{website}" if website else "sign-up page", text)
 
     def _consent(self) -> str:
         text = "" if self.only is None else self.only.consent_text

@@ -45,10 +45,9 @@ class FieldGaps:
             for row, each in people.rows.items():
                 if exclusions[row] is not None:
                     continue
-                attributes = msgspec.json.decode(each.Attributes) if each.Attributes else {}
                 address = Address(each.EmailAddress or row[_PREFIX:])
                 known = fields[people.numbers.get(row, 0)]
-                values = known.values(address, each.CreatedAt, attributes)
+                values = known.values(address, each.CreatedAt, each.known)
                 gaps.update(name for name in names if values.get(name) in (None, "", ()))
                 for name in names:
                     shown = shown_value(values.get(name))

@@ -80,7 +80,7 @@ def _exported(subscriber: Subscriber, fields: tuple[Field, ...]) -> tuple[str, .
         "true" if subscriber.verified else "false",
         protected(subscriber.blocked),
         subscriber.created_at.astimezone(UTC).isoformat(timespec="seconds"),
-        *(_cell(subscriber.attributes.get(each.name)) for each in fields),
+        *(_cell(subscriber.known.get(each.name)) for each in fields),
     )
 
 

@@ -16,6 +16,7 @@ from postroom.domain.audience.consent import (
     BY_TEAM,
     ConsentAction,
     ConsentSource,
+    arrival,
 )
 from postroom.domain.audience.fields import check_size
 from postroom.domain.audience.lists import ListName, Subscriber, parse_guid, parse_list_name
@@ -117,7 +118,13 @@ class SubscriptionService:
         language = language and parse_language(language)
         checked = (await self._fields.recent(name)).check_public(attributes)
         new = new_subscriber(
-            name, address, verified=False, attributes=checked, consent=consent, tracking=tracking
+            name,
+            address,
+            verified=False,
+            attributes=checked,
+            consent=consent,
+            tracking=tracking,
+            source=arrival(source),
         )
         if place is None:
             new = await self._rows.with_suppression(new)
@@ -250,7 +257,8 @@ class SubscriptionService:
     ) -> Subscriber:
         """Add an address to a list. `Exists`; `Invalid` attributes."""
         mailing_list = await self._lists.get(list_name)
-        new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
+        address, came_by = parse_address(email), arrival(source)
+        new = new_subscriber(mailing_list.name, address, verified=verified, source=came_by)
         fields = (await self._fields.of(new.list_name)).fields
         checked = fields.check(attributes or {})
         fields.check_complete(checked)

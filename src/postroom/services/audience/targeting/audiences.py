@@ -237,9 +237,9 @@ class AudienceService:
             names,
             subscriber.address,
             subscriber.created_at,
-            subscriber.attributes,
+            subscriber.known,
         )
-        compared = fields.values(subscriber.address, subscriber.created_at, subscriber.attributes)
+        compared = fields.values(subscriber.address, subscriber.created_at, subscriber.known)
         return Personal(rules, dict(zip(names, texts, strict=True)), compared)
 
     async def _rule(

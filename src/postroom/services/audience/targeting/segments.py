@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.audience.rules import (
     Rule,
     check_rule,
@@ -323,22 +323,21 @@ class SegmentService:
     async def _rows(
         self, name: ListName, after: str = ""
     ) -> AsyncIterator[
-        tuple[list[tuple[Address, tuple[datetime, dict[str, Any]]]], list[MovedSubscriber]]
+        tuple[list[tuple[Address, tuple[datetime, Mapping[str, Any]]]], list[MovedSubscriber]]
     ]:
         """Yield the addresses of a list with what rules are about, and those among them who have
         changed theirs, `_ROWS` at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start = entities.key_after(entities.EMAIL_PREFIX + after) if after else within.start
         while True:
-            rows = await self._table.read(_Row, name, KeyRange(start, within.stop), limit=_ROWS)
+            rows = await self._table.read(
+                entities.AttributeRow, name, KeyRange(start, within.stop), limit=_ROWS
+            )
             yield (
                 [
                     (
                         Address(row.EmailAddress or key[_BEGIN:]),
-                        (
-                            row.CreatedAt,
-                            msgspec.json.decode(row.Attributes) if row.Attributes else {},
-                        ),
+                        (row.CreatedAt, row.known),
                     )
                     for key, row in rows.items()
                 ],
@@ -347,17 +346,6 @@ class SegmentService:
             if len(rows) < _ROWS:
                 return
             start = entities.key_after(next(reversed(rows)))
-
-
-class _Row(msgspec.Struct, frozen=True, gc=False):
-    """The properties of an `email:` row that rules are about."""
-
-    CreatedAt: datetime
-    SubscriberGUID: SubscriberGuid
-    EmailAddress: str = ""
-    Attributes: str = ""
-    MergedGUIDs: str = ""
-    FormerAddresses: str = ""
 
 
 class _Compiled(msgspec.Struct, frozen=True):
@@ -373,7 +361,7 @@ class _Compiled(msgspec.Struct, frozen=True):
 
 
 def _values(fields: Fields, subscriber: Subscriber) -> dict[str, FieldValue]:
-    return fields.values(subscriber.address, subscriber.created_at, subscriber.attributes)
+    return fields.values(subscriber.address, subscriber.created_at, subscriber.known)
 
 
 async def _in_parts(subscribers: AsyncIterator[Subscriber]) -> AsyncIterator[list[Subscriber]]:

@@ -104,9 +104,7 @@ class Selection:
 
     def _values(self, row: str, subscriber: AttributeRow, number: int) -> dict[str, FieldValue]:
         address = Address(subscriber.EmailAddress or row[_PREFIX:])
-        known = subscriber.Attributes
-        attributes = msgspec.json.decode(known) if known else {}
-        return self._fields[number].values(address, subscriber.CreatedAt, attributes)
+        return self._fields[number].values(address, subscriber.CreatedAt, subscriber.known)
 
     async def _confirmed_among(self, name: ListName, rows: dict[str, AttributeRow]) -> set[str]:
         """Return the rows that are also confirmed subscribers of another list.

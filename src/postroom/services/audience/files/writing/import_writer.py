@@ -10,8 +10,10 @@ import msgspec
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.consent import (
+    BY_IMPORT,
     ConsentSource,
     act_between,
+    arrival,
     import_entry,
 )
 from postroom.domain.audience.fields import check_size
@@ -38,6 +40,9 @@ from postroom.storage import Conflict, Insert, Operation, Replace, Table
 
 BATCHES_AT_ONCE = 32
 _CHANGES = 33  # subscribers: each with look-up row and entry, in the 100 operations of a batch
+
+_SOURCE: Final = arrival(BY_IMPORT)
+"""How new subscribers came to the list, whoever imports them."""
 
 
 class ImportWriter:
@@ -267,6 +272,7 @@ class ImportWriter:
                     chunk.spellings,
                     chunk.attributes,
                     str(entry.head),
+                    _SOURCE,
                 )
         for subscriber in single.values():
             operations += inserts(subscriber, entry.head)
@@ -306,6 +312,7 @@ class ImportWriter:
             attributes=msgspec.json.decode(attributes) if attributes else {},
             note=note_of(details),
             consent=consent_of(details),
+            source=_SOURCE,
         )
         return blocked_by(new, self._suppressed.get(address, ()), self._now)
 
