@@ -58,6 +58,7 @@ def brand_values(brand: EmailBrand) -> dict[str, str]:
             "You receive this email because you subscribed to %(list)s.",
             list="{{ list_description }}",
         ),
+        "view": _("View in browser"),
         "preferences": _("Preferences"),
         "unsubscribe": _("Unsubscribe"),
     }

@@ -36,10 +36,11 @@ def draft_mailing(
     base_url: str,
     lines: InboxLines = NO_LINES,
     personal: Personal = ANYBODY,
+    web_url: str = "",
 ) -> Mailing:
     """Compile a draft; raise `Invalid`."""
     checked = checked_subject(subject, personal.rules)
-    return _mailing(mailing_list, checked, bodies, base_url, lines)
+    return _mailing(mailing_list, checked, bodies, base_url, lines, (), web_url)
 
 
 def draft_values(
@@ -57,6 +58,7 @@ def _mailing(
     base_url: str,
     lines: InboxLines,
     attachments: Sequence[AttachedFile] = (),
+    web_url: str = "",
 ) -> Mailing:
     return compile_mailing(
         ref=MessageRef(f"draft-{secrets.token_hex(8)}"),
@@ -75,6 +77,7 @@ def _mailing(
         reply_to=lines.reply_to or mailing_list.reply_to,
         headers=mailing_list.headers,
         attachments=attachments,
+        web_url=web_url,
         columns=columns_in(subject, lines.preheader, bodies.html, bodies.text),
     )
 
@@ -97,12 +100,13 @@ async def send_tests(
     lines: InboxLines = NO_LINES,
     attachments: Sequence[AttachedFile] = (),
     personal: Personal = ANYBODY,
+    web_url: str = "",
 ) -> list[Result]:
     """Send a draft to some addresses, marked as a test; raise `Invalid`. Its fields are those of
     one person, its unsubscribe link belongs to nobody. Without a reply for a minute, the rest
     counts as deferred."""
     marked = SUBJECT_MARK + checked_subject(subject, personal.rules)
-    mailing = _mailing(mailing_list, marked, bodies, base_url, lines, attachments)
+    mailing = _mailing(mailing_list, marked, bodies, base_url, lines, attachments, web_url)
     values = draft_values(marked, bodies, lines, personal)
     recipients = [Recipient(each, new_guid(), values) for each in to]
     try:

@@ -17,6 +17,7 @@ from postroom.domain.audience.lists import ListName, MailingList, Subscriber, Su
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
 from postroom.domain.messages import audiences as messages
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.web_pages import known_web_url, new_web_key, web_url
 from postroom.mail.bodies.hostile_content import hostile_content
 from postroom.mail.bodies.preheader import shown_preheader
 from postroom.mail.mail_reader import ReadMail, read_mail
@@ -139,7 +140,14 @@ class Renderer:
         values = draft_values(subject, bodies, lines, personal)
         recipient = Recipient(address, guid, values)
         return await asyncio.to_thread(
-            self._composed, mailing_list, subject, lines, bodies, recipient, personal
+            self._composed,
+            mailing_list,
+            subject,
+            lines,
+            bodies,
+            recipient,
+            personal,
+            known_web_url(self._base_url, message),
         )
 
     async def _subscriber(self, message: Message, address: Address) -> Subscriber:
@@ -182,7 +190,14 @@ class Renderer:
         columns = columns_in(*texts)
         longest = LongestMail(
             await asyncio.to_thread(
-                draft_mailing, mailing_list, subject, bodies, self._base_url, lines, personal
+                draft_mailing,
+                mailing_list,
+                subject,
+                bodies,
+                self._base_url,
+                lines,
+                personal,
+                web_url(self._base_url, message.ref, new_web_key()),
             ),
             columns,
             personal,
@@ -257,6 +272,9 @@ class Renderer:
         bodies: NewBodies,
         recipient: Recipient,
         personal: Personal,
+        page: str = "",
     ) -> ReadMail:
-        mailing = draft_mailing(mailing_list, subject, bodies, self._base_url, lines, personal)
+        mailing = draft_mailing(
+            mailing_list, subject, bodies, self._base_url, lines, personal, page
+        )
         return read_mail(mailing.mail(recipient))

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from dns.asyncresolver import Resolver
 
 from postroom.domain.audience.addresses import Address, domain_of
+from postroom.domain.messages.web_pages import known_web_url
 from postroom.sender.draft_mail import parse_test_addresses, send_tests
 from postroom.sender.preflight import PreflightService
 from postroom.sender.rendered_mail import Renderer
@@ -42,6 +43,7 @@ async def send_test_emails(
             content.lines,
             await services.messages.files(message),
             personal,
+            known_web_url(settings.web.base_url, message),
         )
     return list(zip(addresses, results, strict=True))
 

@@ -536,6 +536,25 @@ async def test_a_test_mail_reads_as_the_chosen_subscriber_gets_it(
     assert "nobody@example.com" in refused.text
 
 
+async def test_the_link_to_the_web_page_leads_to_the_preview_until_somebody_got_the_message(
+    site: Site, editor: Visitor
+) -> None:
+    body = '<p><a href="{{ web_url }}">View in browser</a></p>'
+    saved = (await editor.post("/messages/save", {**FORM, "body": body}, headers=HTMX)).json()
+    preview = f"{site.context.base_url}/messages/{saved['ref']}/preview"
+    form = {**FORM, **saved, "body": body}
+    assert f'href="{preview}"' in (await editor.post("/messages/preview/html", form)).text
+    await editor.post("/messages/test", {**form, "test_to": "me@example.org"}, headers=HTMX)
+    [file] = (site.context.settings.storage.data / "outbox").glob("*.eml")
+    mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+    text = mail.get_body(("plain",))
+    assert text is not None
+    assert preview in text.get_content()
+    await editor.post(f"/messages/{saved['ref']}/schedule", {})
+    rendered = await site.context.renderer.render(saved["ref"])
+    assert f'href="{preview}"' in (rendered.html or "")
+
+
 async def test_a_test_mail_that_cannot_be_sent_says_why(
     tmp_path: Path, quick_passwords: None
 ) -> None:

@@ -25,6 +25,20 @@ def web_url(base_url: str, ref: MessageRef, web_key: str) -> str:
     return f"{base_url.rstrip('/')}{VIEW}?ref={ref}&key={web_key}"
 
 
+def known_web_url(base_url: str, message: Message) -> str:
+    """Return where `web_url` leads at the moment: as long as nobody has got a message, to its
+    preview, for those who work on it."""
+    if is_sent(message):
+        return web_url(base_url, message.ref, message.web_key)
+    return preview_url(base_url, message.ref)
+
+
+def preview_url(base_url: str, ref: str) -> str:
+    """Return the link to the preview of a message; without a reference, to the start page."""
+    base = base_url.rstrip("/")
+    return f"{base}/messages/{ref}/preview" if ref else base
+
+
 def archive_path(list_name: ListName, ref: MessageRef | str = "") -> str:
     """Return the path of a list's archive, or of a message in it."""
     path = f"{ARCHIVE}/{quote(list_name, safe='')}"

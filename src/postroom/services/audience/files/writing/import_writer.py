@@ -41,7 +41,7 @@ from postroom.storage import Conflict, Insert, Operation, Replace, Table
 BATCHES_AT_ONCE = 32
 _CHANGES = 33  # subscribers: each with look-up row and entry, in the 100 operations of a batch
 
-_SOURCE: Final = arrival(BY_IMPORT)
+_SOURCE = arrival(BY_IMPORT)
 """How new subscribers came to the list, whoever imports them."""
 
 

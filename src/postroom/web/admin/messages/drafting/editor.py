@@ -18,6 +18,7 @@ from postroom.domain.messages.messages import (
     check_editable,
 )
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
+from postroom.domain.messages.web_pages import preview_url
 from postroom.errors import PostroomError
 from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.sender.draft_mail import parse_test_addresses, send_tests
@@ -275,6 +276,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 content.lines,
                 await _files(visit, draft),
                 await visit.services.audiences.personal(mailing_list.name, subscriber),
+                preview_url(visit.context.base_url, draft.ref),
             )
     except DomainError as exc:
         return str(exc), False

@@ -16,6 +16,7 @@ from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.web_pages import known_web_url, preview_url
 from postroom.mail.bodies.html import has_remote_pictures
 from postroom.mail.bodies.preheader import shown_preheader
 from postroom.mail.mail_reader import ReadMail, read_mail
@@ -55,7 +56,12 @@ async def frame(visit: Visit) -> Response:
         subscriber = await chosen_subscriber(visit, draft)
         bodies = await _bodies(visit, draft)
         preview = await _preview_of(
-            visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
+            visit,
+            draft.content,
+            bodies,
+            is_new=not draft.ref,
+            subscriber=subscriber,
+            web_url=preview_url(visit.context.base_url, draft.ref),
         )
     except DomainError:
         return _framed(visit, _NOTHING.format("No preview yet."), is_draft=True)
@@ -73,7 +79,12 @@ async def text(visit: Visit) -> Response:
             subscriber = await chosen_subscriber(visit, draft)
             bodies = await visit.services.composing.compile(draft.content)
             preview = await _preview_of(
-                visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
+                visit,
+                draft.content,
+                bodies,
+                is_new=not draft.ref,
+                subscriber=subscriber,
+                web_url=preview_url(visit.context.base_url, draft.ref),
             )
         except DomainError as exc:
             problems = problem_of(exc)
@@ -121,7 +132,7 @@ async def of_message(visit: Visit) -> Response:
     problems: dict[str, str] = {}
     preview = None
     try:
-        preview = await _preview_of(visit, content, bodies)
+        preview = await _preview_of(visit, content, bodies, web_url=_web_url(visit, message))
     except DomainError as exc:
         problems = problem_of(exc)
     return visit.render(
@@ -141,12 +152,16 @@ async def frame_of_message(visit: Visit) -> Response:
 
 async def html_of_message(visit: Visit) -> str:
     """Return the HTML of an existing message for a frame, or a sentence if there is none."""
-    _, content, bodies = await _stored(visit)
+    message, content, bodies = await _stored(visit)
     try:
-        preview = await _preview_of(visit, content, bodies)
+        preview = await _preview_of(visit, content, bodies, web_url=_web_url(visit, message))
     except DomainError:
         return _NOTHING.format("No preview.")
     return preview.html or _NOTHING.format("This message has no HTML.")
+
+
+def _web_url(visit: Visit, message: Message) -> str:
+    return known_web_url(visit.context.base_url, message)
 
 
 async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:
@@ -174,6 +189,7 @@ async def _preview_of(
     *,
     is_new: bool = False,
     subscriber: Subscriber | None = None,
+    web_url: str = "",
 ) -> ReadMail:
     """Compose the email in a thread, because a body may have 10 MB. It has a subscriber's values,
     but not the identity that its links act for. `Invalid`, `NoSuch`."""
@@ -185,7 +201,7 @@ async def _preview_of(
     if subscriber is not None:
         recipient = msgspec.structs.replace(_RECIPIENT, address=subscriber.address)
     return await asyncio.to_thread(
-        _composed, mailing_list, content, bodies, base_url, recipient, personal
+        _composed, mailing_list, content, bodies, base_url, recipient, personal, web_url
     )
 
 
@@ -209,9 +225,10 @@ def _composed(
     base_url: str,
     recipient: Recipient,
     personal: Personal,
+    web_url: str,
 ) -> ReadMail:
     subject, lines = content.subject, content.lines
-    mailing = draft_mailing(mailing_list, subject, bodies, base_url, lines, personal)
+    mailing = draft_mailing(mailing_list, subject, bodies, base_url, lines, personal, web_url)
     values = draft_values(subject, bodies, lines, personal)
     return read_mail(mailing.mail(msgspec.structs.replace(recipient, values=values)))
 
