@@ -79,6 +79,8 @@ LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"
 GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
+LAST_OPENED: Final = "LastOpenedAt"
+LAST_CLICKED: Final = "LastClickedAt"
 LEDGER = "Ledger"
 """The property of a look-up row that names the last entry of the consent ledger."""
 
@@ -198,6 +200,12 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["Consent"] = subscriber.consent
     if subscriber.tracking:
         properties["Tracking"] = True
+    moments = {
+        "TrackingSince": subscriber.tracking_since,
+        LAST_OPENED: subscriber.opened_at,
+        LAST_CLICKED: subscriber.clicked_at,
+    }
+    properties |= {name: moment for name, moment in moments.items() if moment is not None}
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -285,6 +293,9 @@ def subscriber_from(entity: Entity) -> Subscriber:
         consent=read_optional(entity, "Consent", str) or "",
         is_suppressed=read_optional(entity, _BLOCKED_BY, str) == _SUPPRESSION,
         tracking=read_optional(entity, "Tracking", bool) or False,
+        tracking_since=read_optional(entity, "TrackingSince", datetime),
+        opened_at=read_optional(entity, LAST_OPENED, datetime),
+        clicked_at=read_optional(entity, LAST_CLICKED, datetime),
     )
 
 
@@ -309,6 +320,22 @@ class ConsentRow(SubscriberRow, frozen=True, gc=False):
     """The same, with whether the subscriber agreed to personal tracking."""
 
     Tracking: bool = False
+
+
+class EngagedRow(msgspec.Struct, frozen=True, gc=False):
+    """The properties of an `email:` row that rules about opens and clicks need."""
+
+    SubscriberGUID: SubscriberGuid
+    MergedGUIDs: str = ""
+    Tracking: bool = False
+    TrackingSince: datetime | None = None
+    LastOpenedAt: datetime | None = None
+    LastClickedAt: datetime | None = None
+
+    @property
+    def guids(self) -> tuple[SubscriberGuid, ...]:
+        merged = self.MergedGUIDs.split(",") if self.MergedGUIDs else ()
+        return (self.SubscriberGUID, *map(SubscriberGuid, merged))
 
 
 class AttributeRow(SubscriberRow, frozen=True, gc=False):

@@ -1,4 +1,5 @@
-"""Who received a message, for rules such as `received 634852858215726983`.
+"""Who received a message, for rules such as `received 634852858215726983`; those about opens and
+clicks are in `engaged_subscribers.py`.
 
 Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too:
 so each page is read once, and only those of its recipients are kept who are being evaluated.
@@ -7,15 +8,27 @@ so each page is read once, and only those of its recipients are kept who are bei
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Final
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.rules import Rule, RuleError, messages_of
+from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.rules import (
+    ABOUT_ENGAGEMENT,
+    Operator,
+    Rule,
+    RuleError,
+    asked,
+    comparisons,
+    messages_of,
+)
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
+from postroom.services.audience.targeting.engaged_subscribers import EngagedSubscribers
+from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
@@ -26,13 +39,18 @@ _PAGES_AT_ONCE: Final = 20
 class ReceivedMessages:
     """Finds the messages that rules name."""
 
-    def __init__(self, store: Store, messages: MessageRows) -> None:
+    def __init__(self, store: Store, messages: MessageRows, links: LinkTables) -> None:
+        self._store = store
         self._messages = messages
+        self._links = links
         self._pages = PageRows(store)
 
-    async def of(self, *rules: Rule) -> MessageRecipients:
-        """Return who received the messages of these rules. `RuleError` if there is no such
-        message."""
+    async def of(
+        self, rules: Iterable[Rule], lists: Sequence[ListName], today: date
+    ) -> MessageRecipients:
+        """Return who of these lists received the messages of these rules, and opened and clicked.
+        `RuleError` if there is no such message."""
+        rules = list(rules)
         found: dict[str, Message] = {}
         for rule in rules:
             for ref, place in messages_of(rule).items():
@@ -40,30 +58,42 @@ class ReceivedMessages:
                     found[ref] = await self._messages.get(ref)
                 except NoSuch as exc:
                     raise RuleError(place, f"there is no message {ref}") from exc
-        return MessageRecipients(self._pages, found)
+        asks = [each for rule in rules for each in comparisons(rule)]
+        received = {asked(each) for each in asks if each.operator is Operator.RECEIVED}
+        engaged = {asked(each): each for each in asks if each.operator in ABOUT_ENGAGEMENT}
+        return MessageRecipients(
+            {ref: _PageReader(self._pages, found[ref]) for ref in received},
+            EngagedSubscribers(self._store, self._links, lists, engaged, found, today)
+            if engaged
+            else None,
+        )
 
 
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
-    looked up last: those to whom a mail server accepted the email."""
+    looked up last: those to whom a mail server accepted the email. What rules ask about opens and
+    clicks is in it, too."""
 
-    def __init__(self, pages: PageRows, messages: dict[str, Message]) -> None:
-        self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
-        self._readers = {ref: _PageReader(pages, each) for ref, each in messages.items()}
+    def __init__(self, readers: dict[str, _PageReader], engaged: EngagedSubscribers | None) -> None:
+        self.received: dict[str, set[AddressKey]] = {ref: set() for ref in readers}
+        self._readers = readers
+        self._engaged = engaged
 
     @property
     def is_needed(self) -> bool:
         """Whether anything has to be looked up."""
-        return bool(self._readers)
+        return bool(self._readers) or self._engaged is not None
 
     async def look_up(self, addresses: Sequence[Address]) -> None:
         """Look up subscribers, who are in order. Continuing with those who follow reads the fewest
         pages."""
-        if not self._readers or not addresses:
+        if not self.is_needed or not addresses:
             return
         wanted = [address_key(each) for each in addresses]
         for ref, reader in self._readers.items():
             self.received[ref] = await reader.among(wanted)
+        if self._engaged is not None:
+            self.received.update(await self._engaged.look_up(wanted))
 
 
 class _PageReader:
