@@ -50,7 +50,8 @@ REMARKS = {
     " idle host costs. Next to workers of others that are always on, in the same run"
     f" (`make bench`). {_DURABLE}",
     "web": "Sign-ups through the API, called by `wrk` on loopback, next to a bare Starlette"
-    " endpoint that does one durable insert with apsw, in turns in the same run (`make bench`)."
+    " endpoint that does one durable insert with apsw, and hits on tracked links next to a bare"
+    " redirect, in turns in the same run (`make bench`)."
     " Client and server share the machine.",
     "pages": "Every page of the administrator, with a million subscribers and a thousand messages"
     " on SQLite, requested 100 times over HTTP, in five batches of which the quickest counts: the"
@@ -118,6 +119,7 @@ PARTS: dict[str, Part] = {
     ),
     "host": _part("host", "Hosted applications, PostgreSQL with fsync=on", hosting.figures),
     "web": _part("web", "Sign-ups", web.sign_up_figures),
+    "hits": _part("web", "Hits on tracked links", web.hit_figures),
     "pages": _part("pages", "Pages", web.page_figures),
     "start": _part("start", "The first minute", starting.figures),
 }

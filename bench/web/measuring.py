@@ -9,11 +9,15 @@ from pathlib import Path
 
 from bench.effort import Effort
 from bench.figures import Figure
-from bench.web import pages, sign_ups
+from bench.web import hits, pages, sign_ups
 
 
 def sign_up_figures(effort: Effort) -> list[Figure]:
     return _in_folder(lambda folder: sign_ups.figures(folder, effort))
+
+
+def hit_figures(effort: Effort) -> list[Figure]:
+    return _in_folder(lambda folder: hits.figures(folder, effort))
 
 
 def page_figures(effort: Effort) -> list[Figure]:

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import statistics
-import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from bench.effort import Effort
 from bench.figures import Figure
-from bench.web.servers import POSTROOM, Server, serving
+from bench.web.calling import Turn, call
+from bench.web.servers import POSTROOM, serving
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.services.waiting import LOOPBACK
 
 ROUNDS = 3
-SECONDS = 5
-CONNECTIONS = 32
 LIST = "news"
-_CALLS = Path(__file__).with_name("calls.lua")
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What one run of wrk against one server has shown."""
-
-    calls: int
-    seconds: float
-    cpu_seconds: float
-
-    @property
-    def rate(self) -> float:
-        return self.calls / self.seconds
-
-    @property
-    def cpu_microseconds(self) -> float:
-        return self.cpu_seconds / self.calls * 1e6
 
 
 def figures(folder: Path, effort: Effort) -> list[Figure]:
@@ -54,7 +29,8 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
     ):
         for turn in range(effort.size(ROUNDS, 1) + 1):  # the first one warms up
             for kept, called in ((bare, plain), (ours, server)):
-                kept.append(_call(called, key, str(turn)))
+                settings = {"API_KEY": key, "TURN": str(turn), "LIST": LIST}
+                kept.append(call(called, "/api/v1/subscribe", "calls.lua", settings))
     rate, bare_rate = (statistics.median(t.rate for t in turns[1:]) for turns in (ours, bare))
     cpu, bare_cpu = (
         statistics.median(t.cpu_microseconds for t in turns[1:]) for turns in (ours, bare)
@@ -81,30 +57,3 @@ def _our_command(folder: Path) -> list[str]:
 
 def _bare(folder: Path) -> list[str]:
     return [sys.executable, "-m", "bench.web.bare", str(folder / "bare.db")]
-
-
-def _call(server: Server, key: str, turn: str) -> Turn:
-    wrk = shutil.which("wrk")
-    if wrk is None:
-        raise SystemExit("wrk is missing: apt-get install wrk")
-    before = _cpu_seconds(server.pid)
-    done = subprocess.run(
-        [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--timeout", "30s", "-s", _CALLS,
-         f"http://{LOOPBACK}:{server.port}/api/v1/subscribe"],
-        env={**os.environ, "API_KEY": key, "TURN": turn, "LIST": LIST},
-        capture_output=True,
-        text=True,
-        check=True,
-    )  # fmt: skip
-    used = _cpu_seconds(server.pid) - before
-    result = done.stdout.rpartition("RESULT ")[2].split()
-    calls, microseconds, refused, broken = map(int, result)
-    if refused or broken:
-        raise RuntimeError(f"of {calls} calls {refused} were refused, and {broken} broke off")
-    return Turn(calls, microseconds / 1e6, used)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """The processor time of a process with all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -9,6 +9,7 @@ from playwright.async_api import Browser, expect
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
+from postroom.domain.messages.tracking import Track
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from tests.browser.chromium import PATIENCE, window
@@ -124,3 +125,41 @@ async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site)
         await page.get_by_role("button", name="Remove the condition on Age").click()
         await expect(rule).to_have_value("")
         assert "\n".join(await looker.examine(response)) == ""
+
+
+async def test_the_builder_asks_who_clicked_and_is_inactive(browser: Browser, site: Site) -> None:
+    await _create(site)
+    create, bodies, at = site.services.messages.create, NewBodies("<p>Hi</p>"), datetime.now(UTC)
+    sent = await create("garden", "Spring", bodies, at, track=Track.PERSONAL)
+    await create("garden", "Not personal", bodies, at)
+    editor = await site.user(Role.EDITOR)
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        await page.goto("/lists/garden/segment")
+        rule, row = page.locator("#rule"), page.locator(".builder-row")
+        await row.get_by_label("Field").select_option("clicked")
+        await expect(rule).to_have_value(f"clicked {sent.ref}")
+        await expect(row.get_by_label("Message", exact=True).locator("option")).to_have_count(1)
+        await row.get_by_label("Comparison").select_option("not clicked")
+        await expect(rule).to_have_value(f"not clicked {sent.ref}")
+        await row.get_by_label("Field").select_option("clicked link")
+        await row.get_by_label("Value").fill('/"shop"/')
+        await expect(rule).to_have_value('clicked "/\\"shop\\"/"')
+        await row.get_by_label("Field").select_option("activity")
+        await row.get_by_label("Number").fill("90")
+        await expect(rule).to_have_value("clicked within 90 days")
+        await row.get_by_label("Comparison").select_option("inactive for")
+        await row.get_by_label("Unit").select_option("months")
+        await expect(rule).to_have_value("inactive for 90 months")
+        await expect(page.locator("#count")).to_contain_text("0 subscribers", timeout=PATIENCE)
+        await page.reload()
+        await page.get_by_text("Rule as text").click()
+        written = f'opened {sent.ref} and not clicked "shop" and not clicked within 2 weeks'
+        await rule.fill(written)
+        await expect(page.locator(".builder-row")).to_have_count(3, timeout=PATIENCE)
+        first = page.locator(".builder-row").first
+        await expect(first.get_by_label("Field")).to_have_value("opened")
+        last = page.locator(".builder-row").last
+        await expect(last.get_by_label("Comparison")).to_have_value("not clicked within")
+        await last.get_by_label("Number").fill("3")
+        await expect(rule).to_have_value(written.replace("2 weeks", "3 weeks"))

@@ -84,6 +84,8 @@ GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
 FORMER = "FormerAddresses"
 """The former addresses of a subscriber, one per line."""
+LAST_OPENED: Final = "LastOpenedAt"
+LAST_CLICKED: Final = "LastClickedAt"
 LEDGER = "Ledger"
 """The property of a look-up row that names the last entry of the consent ledger."""
 
@@ -207,6 +209,12 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties[FORMER] = "\n".join(subscriber.former_addresses)
     if subscriber.source:
         properties["Source"] = subscriber.source
+    moments = {
+        "TrackingSince": subscriber.tracking_since,
+        LAST_OPENED: subscriber.opened_at,
+        LAST_CLICKED: subscriber.clicked_at,
+    }
+    properties |= {name: moment for name, moment in moments.items() if moment is not None}
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -299,6 +307,9 @@ def subscriber_from(entity: Entity) -> Subscriber:
         tracking=read_optional(entity, "Tracking", bool) or False,
         source=read_optional(entity, "Source", str) or "",
         former_addresses=former_keys(read_optional(entity, FORMER, str) or ""),
+        tracking_since=read_optional(entity, "TrackingSince", datetime),
+        opened_at=read_optional(entity, LAST_OPENED, datetime),
+        clicked_at=read_optional(entity, LAST_CLICKED, datetime),
     )
 
 
@@ -328,6 +339,22 @@ class ConsentRow(SubscriberRow, frozen=True, gc=False):
     """The same, with whether the subscriber agreed to personal tracking."""
 
     Tracking: bool = False
+
+
+class EngagedRow(msgspec.Struct, frozen=True, gc=False):
+    """The properties of an `email:` row that rules about opens and clicks need."""
+
+    SubscriberGUID: SubscriberGuid
+    MergedGUIDs: str = ""
+    Tracking: bool = False
+    TrackingSince: datetime | None = None
+    LastOpenedAt: datetime | None = None
+    LastClickedAt: datetime | None = None
+
+    @property
+    def guids(self) -> tuple[SubscriberGuid, ...]:
+        merged = self.MergedGUIDs.split(",") if self.MergedGUIDs else ()
+        return (self.SubscriberGUID, *map(SubscriberGuid, merged))
 
 
 class AttributeRow(SubscriberRow, frozen=True, gc=False):

@@ -119,8 +119,14 @@ class Services:
         self.proofs = ProofService(limits, keyring)
         self.ledger = ConsentLedger(store)
         self.ip_digests = IpDigests(keyring)
+        self.link_tables = LinkTables(store, keyring)
         self.segments = SegmentService(
-            store, self.lists, self.fields, self.subscriptions, self.message_rows
+            store,
+            self.lists,
+            self.fields,
+            self.subscriptions,
+            self.message_rows,
+            self.link_tables,
         )
         self.field_changes = FieldChanges(
             store, self.fields, self.lists, self.segments, self.message_rows
@@ -174,7 +180,6 @@ class Services:
         self.message_unsubscribes = MessageUnsubscribes(
             store, self.subscriptions, self.messages, self.outcomes
         )
-        self.link_tables = LinkTables(store, self.keyring)
         self.engagement = EngagementRows(store)
         people = PeopleRows(store)
         self.personal_hits = PersonalHits(people, self.subscriptions.rows, self.link_tables)

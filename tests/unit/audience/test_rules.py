@@ -21,6 +21,7 @@ from postroom.domain.audience.rules import (
     text_of,
 )
 from postroom.domain.audience.rules.syntax import (
+    ABOUT_ENGAGEMENT,
     AllOf,
     AnyOf,
     Comparison,
@@ -45,6 +46,12 @@ SENT, UNSENT = "639040123456789012", "639040123456789013"
 RECEIVED = {
     SENT: {"ann@example.org", *(f"user{each:06}@example.com" for each in range(0, 9, 2))},
     UNSENT: {f"user{each:06}@example.com" for each in range(0, 9, 3)},
+    f"clicked {SENT}": {"ann@example.org"},
+    f"opened {SENT}": {"ann@example.org"},
+    'clicked "/a \\"b\\""': {"ann@example.org"},
+    "clicked within 90 days": {"ann@example.org"},
+    "opened within 1 months": set(),
+    "inactive for 2 years": set(),
 }
 ANN: Mapping[str, FieldValue] = {
     "email": "Ann@Example.org",
@@ -93,6 +100,8 @@ def selects(
         "not not vip = true",
         'city != "a \\"quoted\\" word and a \\\\"',
         f"received {SENT} and not received {UNSENT}",
+        f"clicked {SENT} and Opened {SENT} and clicked  within 90 day",
+        'clicked "/a \\"b\\"" and not (opened within 1 month or inactive  for 2 years)',
     ],
 )
 def test_a_rule_selects(rule: str) -> None:
@@ -234,6 +243,10 @@ def test_a_mistake_is_named_with_its_place(rule: str, problem: str) -> None:
 def test_only_segments_ask_who_received_a_message() -> None:
     with pytest.raises(RuleError, match="received can be used in segments only"):
         check_rule(parse_rule(f"not received {SENT}"), FIELDS)
+    with pytest.raises(RuleError, match="inactive for can be used in segments only"):
+        check_rule(parse_rule("inactive for 3 days"), FIELDS)
+    for field in ("clicked", "opened", "inactive"):
+        assert selects(f"{field} = 3", {field: 3}, {**FIELDS, field: FieldType.INTEGER})
     assert selects("received = 3", {"received": 3}, {**FIELDS, "received": FieldType.INTEGER})
 
 
@@ -338,7 +351,8 @@ rules = rules_of(comparison())
 received = st.sampled_from([SENT, UNSENT]).map(
     lambda ref: Comparison("email", Operator.RECEIVED, (ref,))
 )
-rules_with_messages = rules_of(comparison() | received)
+engaged = st.sampled_from(list(RECEIVED)[2:]).map(parse_rule)
+rules_with_messages = rules_of(comparison() | received | engaged)
 
 
 def model(rule: Rule, row: Mapping[str, Any], today: date = TODAY) -> bool:
@@ -352,6 +366,8 @@ def model(rule: Rule, row: Mapping[str, Any], today: date = TODAY) -> bool:
             return max(model(each, row, today) for each in parts)
     if rule.operator is Operator.RECEIVED:
         return row["email"] in RECEIVED[str(rule.values[0])]
+    if isinstance(rule, Comparison) and rule.operator in ABOUT_ENGAGEMENT:
+        return row["email"] in RECEIVED[text_of(rule)]
     value = row.get(rule.field)
     if value in (None, "", []):
         return rule.operator in (Operator.EMPTY, Operator.NOT_EQUAL, Operator.NOT_IN)

@@ -136,9 +136,10 @@ class Subscriber(msgspec.Struct, frozen=True):
     `note` is for the team. `consent` says what the owner agreed to at the sign-up, or how they
     signed up in the tool that they were imported from. With `is_suppressed` they are blocked by a
     suppression of the address, and not by hand. `tracking` says that they agreed that their opens
-    and clicks are measured, as long as they do not withdraw it. `former_addresses` are those that
-    they have changed (see `former_addresses.py`). `source` says how they came to the list,
-    unless `attributes` have another one.
+    and clicks are measured, as long as they do not withdraw it: since when, and the days of the
+    last open and click (`opened_at`, `clicked_at`). `former_addresses` are those that they have
+    changed (see `former_addresses.py`). `source` says how they came to the list, unless
+    `attributes` have another one.
     """
 
     list_name: ListName
@@ -157,6 +158,9 @@ class Subscriber(msgspec.Struct, frozen=True):
     consent: str = ""
     is_suppressed: bool = False
     tracking: bool = False
+    tracking_since: datetime | None = None
+    opened_at: datetime | None = None
+    clicked_at: datetime | None = None
     former_addresses: tuple[AddressKey, ...] = ()
     source: str = ""
 

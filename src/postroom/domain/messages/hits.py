@@ -27,15 +27,17 @@ _BURST_SECONDS: Final = 2.0
 _BURST_LINKS: Final = 3
 
 # What the image proxies of Gmail and Yahoo call themselves. Apple's has this name and nothing else.
-_PROXIES: Final = re.compile(r"GoogleImageProxy|ggpht\.com|YahooMailProxy", re.IGNORECASE)
-_APPLE: Final = "Mozilla/5.0"
-# Gateways that check links, and programs that never are a person's browser.
-_PROGRAMS: Final = re.compile(
-    r"bot\b|crawl|spider|scan|preview|slurp|curl/|wget/|python|libwww|java/|okhttp|go-http|httpclient"
-    r"|axios|node-fetch|headless|phantomjs|barracuda|mimecast|proofpoint|safelinks|trendmicro"
-    r"|forcepoint|symantec|fireeye|cisco|sophos|messagelabs|zscaler|facebookexternalhit|whatsapp",
-    re.IGNORECASE,
-)
+_PROXIES: Final = ("googleimageproxy", "ggpht.com", "yahoomailproxy")
+_APPLE: Final = "mozilla/5.0"
+# Gateways that check links, and programs that never are a person's browser. Looked for one by one:
+# that is much faster than one regular expression for all.
+_PROGRAMS: Final = (
+    "crawl", "spider", "scan", "preview", "slurp", "curl/", "wget/", "python", "libwww", "java/",
+    "okhttp", "go-http", "httpclient", "axios", "node-fetch", "headless", "phantomjs", "barracuda",
+    "mimecast", "proofpoint", "safelinks", "trendmicro", "forcepoint", "symantec", "fireeye",
+    "cisco", "sophos", "messagelabs", "zscaler", "facebookexternalhit", "whatsapp",
+)  # fmt: skip
+_BOT: Final = re.compile(r"bot\b")
 
 
 class HitCause(StrEnum):
@@ -77,10 +79,10 @@ class HitBatch(msgspec.Struct, frozen=True):
 
 def cause_of(agent: str) -> HitCause:
     """Return who a browser says it is."""
-    agent = agent.strip()
-    if agent == _APPLE or _PROXIES.search(agent):
+    agent = agent.strip().lower()
+    if agent == _APPLE or any(name in agent for name in _PROXIES):
         return HitCause.PROXY
-    if not agent or _PROGRAMS.search(agent):
+    if not agent or any(name in agent for name in _PROGRAMS) or _BOT.search(agent):
         return HitCause.PROGRAM
     return HitCause.PERSON
 

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import hmac
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -55,6 +56,7 @@ from postroom.storage import (
     Step,
     Store,
     Table,
+    Value,
 )
 
 _TRIES = 50
@@ -210,6 +212,7 @@ class SubscriberRows:
         """Replace a subscriber, with an entry in the ledger unless only the note was changed.
         `Overtaken`. The entry names what was changed, unless `act` is given; it follows `head` if
         that is known."""
+        new = _with_consent_date(old, new)
         change = act_between(old, new)
         if act is not None:
             change = act, [] if change is None else _about_tracking(change)
@@ -223,6 +226,34 @@ class SubscriberRows:
             raise Overtaken("subscriber", new.address) from exc
         await self._counts.changed(new.list_name, old, new)
         return msgspec.structs.replace(new, etag=saved)
+
+    async def note_engagement(
+        self, subscriber: Subscriber, opened_at: datetime | None, clicked_at: datetime | None
+    ) -> None:
+        """Note the last day on which a subscriber opened or clicked anything, if it is a new one.
+        Can be repeated."""
+        current: Subscriber | None = subscriber
+
+        async def attempt() -> None:
+            nonlocal current
+            found, current = current, None
+            found = found or await self.find(subscriber.list_name, subscriber.address)
+            if found is None or found.guid != subscriber.guid or not found.tracking:
+                return
+            days = (
+                (entities.LAST_OPENED, opened_at, found.opened_at),
+                (entities.LAST_CLICKED, clicked_at, found.clicked_at),
+            )
+            changes: dict[str, Value] = {
+                name: at
+                for name, at, known in days
+                if at is not None and (known is None or at.date() > known.date())
+            }
+            if changes:
+                row = entities.email_row(found.address)
+                await self.table.merge(Entity(found.list_name, row, changes), found.etag)
+
+        await retry_on_conflict(attempt, "subscriber", subscriber.address)
 
     async def change_address(
         self, old: Subscriber, address: Address, source: ConsentSource = BY_TEAM
@@ -326,6 +357,14 @@ async def neighbours(
     return {each.key: each for each in found}
 
 
+def _with_consent_date(old: Subscriber, new: Subscriber) -> Subscriber:
+    """Return a subscriber since when they agree to tracking; without consent, what rules know of
+    their opens and clicks is removed."""
+    if not new.tracking:
+        return msgspec.structs.replace(new, tracking_since=None, opened_at=None, clicked_at=None)
+    return new if old.tracking else msgspec.structs.replace(new, tracking_since=clock.now())
+
+
 def _about_tracking(change: tuple[ConsentAction, list[str]]) -> list[str]:
     """Return what a change says about consent to tracking, which an entry about another act names,
     too."""
@@ -360,4 +399,5 @@ def new_subscriber(
         consent=consent,
         tracking=tracking,
         source=source,
+        tracking_since=now if tracking else None,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import time
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
@@ -46,7 +47,7 @@ _SAFE: Final = ":/%#?=@[]!$&'()*+,;~"
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """The targets of a message; None if it is unknown or does not track."""
+    """The targets of a message, as a header has them; None if it is unknown or does not track."""
 
     targets: tuple[str, ...] | None
     until: float
@@ -86,7 +87,8 @@ class _Targets:
             return None
         if message.track in (None, Track.OFF):
             return None
-        return await self._services.link_tables.read(message)
+        table = await self._services.link_tables.read(message)
+        return None if table is None else tuple(quote(each, safe=_SAFE) for each in table)
 
 
 def tracked_routes(context: WebContext, templates: jinja2.Environment) -> list[Route]:
@@ -100,24 +102,29 @@ def tracked_routes(context: WebContext, templates: jinja2.Environment) -> list[R
         context.hits.note(link, number, place, request.headers.get("user-agent", ""))
 
     @public
-    async def follow(visitor: Visitor) -> Response:
-        request = visitor.visit.request
+    async def explain(visitor: Visitor) -> Response:
+        """Say why a link does not work; an outage of the store is explained by `public`."""
+        link = targets.link(visitor.visit.request.path_params["token"])
+        if link is not None:
+            await targets.of(link.ref)
+        return broken_link(visitor)
+
+    async def redirection(request: Request) -> Response:
+        # Up to thousands of these per second, so only a link that does not work gets a page.
         number = _number(request.path_params["number"])
         link = targets.link(request.path_params["token"])
-        table = None if link is None else await targets.of(link.ref)
+        table: tuple[str, ...] | None = None
+        with suppress(StoreError):
+            table = None if link is None else await targets.of(link.ref)
         if link is None or table is None or number is None or number >= len(table):
-            return broken_link(visitor)
+            response = await explain(Visit(request, context, templates, None, None, ""))
+            if response.status_code == 503:
+                response.headers.update(_RETRY)
+            return response
         note(request, link, number)
         if number == TRAP:
             return Response(status_code=204, headers=_NOT_STORED)
-        location = quote(table[number], safe=_SAFE)
-        return Response(status_code=302, headers={**_NOT_STORED, "Location": location})
-
-    async def redirection(request: Request) -> Response:
-        response = await follow(Visit(request, context, templates, None, None, ""))
-        if response.status_code == 503:
-            response.headers.update(_RETRY)
-        return response
+        return Response(status_code=302, headers={**_NOT_STORED, "Location": table[number]})
 
     async def pixel(request: Request) -> Response:
         link = targets.link(request.path_params["token"])

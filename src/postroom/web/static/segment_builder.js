@@ -12,14 +12,22 @@
     "ends with": "ends with", "before": "is before", "after": "is after", "in": "is one of",
     "not in": "is none of", "within": "is within the last", "is empty": "is empty",
     "is not empty": "is not empty", "received": "was received",
+    "opened": "was opened", "clicked": "was clicked", "clicked link": "contains, and was clicked",
+    "clicked within": "clicked within the last", "opened within": "opened within the last",
+    "inactive for": "inactive for",
   };
   const NEGATED = {
     "contains": "does not contain", "starts with": "does not start with",
     "ends with": "does not end with", "within": "is not within the last",
-    "received": "was not received",
+    "received": "was not received", "opened": "was not opened", "clicked": "was not clicked",
+    "clicked link": "was not clicked, with", "clicked within": "not clicked within the last",
+    "opened within": "not opened within the last",
   };
   const GROUPS = { "all": "all", "any": "any", "not any": "none", "not all": "not all" };
   const WITHOUT_VALUE = ["is empty", "is not empty"];
+  const OF_MESSAGES = ["received", "opened", "clicked"];
+  const ACTIVITY = ["clicked within", "opened within", "inactive for"];
+  const PERIODS = ["within", ...ACTIVITY];
   const SEVERAL = ["in", "not in"];
   let tree = { kind: "group", all: true, parts: [] };
 
@@ -35,7 +43,9 @@
     const written = values.map((each) => (isText(type) ? quoted(each) : each));
     const not = row.negated ? "not " : "";
     if (WITHOUT_VALUE.includes(row.operator)) return `${not}${row.field} ${row.operator}`;
-    if (row.operator === "received") return `${not}received ${values[0]}`;
+    if (OF_MESSAGES.includes(row.operator)) return `${not}${row.operator} ${values[0]}`;
+    if (row.operator === "clicked link") return `${not}clicked ${quoted(values[0])}`;
+    if (ACTIVITY.includes(row.operator)) return `${not}${row.operator} ${values[0]} ${row.unit || "days"}`;
     if (row.operator === "within") return `${not}${row.field} within ${values[0]} ${row.unit || "days"}`;
     if (SEVERAL.includes(row.operator)) return `${not}${row.field} ${row.operator} (${written.join(", ")})`;
     return `${not}${row.field} ${row.operator} ${written[0]}`;
@@ -74,7 +84,7 @@
     const field = fields.get(row.field);
     if (WITHOUT_VALUE.includes(row.operator)) return [];
     const set = (value) => { row.values = [value]; write(); };
-    if (row.operator === "within") {
+    if (PERIODS.includes(row.operator)) {
       const number = element("input", { type: "number", min: 1, max: 100000, value: row.values[0] ?? "", ariaLabel: "Number" });
       number.addEventListener("input", () => set(number.value));
       const units = ["days", "weeks", "months", "years"].map((each) => [each, each]);
@@ -85,9 +95,9 @@
       area.addEventListener("input", () => { row.values = area.value.split("\n"); write(); });
       return [area];
     }
-    if (row.operator === "received" && field.messages.length) {
-      const known = field.messages.some(([ref]) => ref === row.values[0]);
+    if (OF_MESSAGES.includes(row.operator) && field.messages.length) {
       if (!row.values.length) row.values = [field.messages[0][0]];
+      const known = field.messages.some(([ref]) => ref === row.values[0]);
       const offered = known || !row.values[0] ? field.messages : [[row.values[0], row.values[0]], ...field.messages];
       return [choice("Message", offered, row.values[0], set)];
     }
@@ -127,7 +137,7 @@
       const before = row.operator;
       row.negated = isNegation(key);
       row.operator = row.negated ? key.slice(4) : key;
-      if ([before, row.operator].includes("within")) row.values = [];
+      if (PERIODS.includes(before) !== PERIODS.includes(row.operator)) row.values = [];
       if (!SEVERAL.includes(row.operator)) row.values = row.values.slice(0, 1);
       redraw(".builder-row", row, 1);
     });

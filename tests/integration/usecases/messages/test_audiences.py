@@ -528,7 +528,8 @@ async def test_only_recipients_who_are_evaluated_are_kept(
     ref = MessageRef(next(iter(RECEIVED)))
     people = [address_of(number) for number in range(10)]
     await send(services, ref, people)
-    recipients = await services.segments.received.of(parse_rule(f"received {ref}"))
+    rule, today = parse_rule(f"received {ref}"), now().date()
+    recipients = await services.segments.received.of([rule], [ListName("news")], today)
     await recipients.look_up([people[0], people[7]])
     assert recipients.received[ref] == {people[0], people[7]}
     await recipients.look_up([people[8]])

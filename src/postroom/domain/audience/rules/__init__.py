@@ -7,10 +7,14 @@ The text can be written again from the rule, so a form can edit the same rule.
 
 from postroom.domain.audience.rules.checking import check_rule, operators_of
 from postroom.domain.audience.rules.errors import RuleError
-from postroom.domain.audience.rules.evaluating import compile_rule, explain
+from postroom.domain.audience.rules.evaluating import asked, compile_rule, explain, first_day
 from postroom.domain.audience.rules.parsing import parse_rule
 from postroom.domain.audience.rules.syntax import (
+    ABOUT_ENGAGEMENT,
+    Comparison,
+    Operator,
     Rule,
+    comparisons,
     fields_of,
     messages_of,
     text_of,
@@ -19,12 +23,18 @@ from postroom.domain.audience.rules.syntax import (
 from postroom.domain.audience.rules.trees import tree_of
 
 __all__ = [
+    "ABOUT_ENGAGEMENT",
+    "Comparison",
+    "Operator",
     "Rule",
     "RuleError",
+    "asked",
     "check_rule",
+    "comparisons",
     "compile_rule",
     "explain",
     "fields_of",
+    "first_day",
     "messages_of",
     "operators_of",
     "parse_rule",

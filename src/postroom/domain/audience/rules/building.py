@@ -115,11 +115,7 @@ class _Builder(Transformer[Token, Any]):
         return _comparison(name, Operator.NOT_IN, *values)
 
     def within(self, name: Token, count: Token, unit: Token) -> Rule:
-        number = int(count) if len(count) <= MOST_DIGITS else -1
-        if not 1 <= number <= LONGEST_PERIOD:
-            problem = f"the number must be between 1 and {LONGEST_PERIOD}, not {count[:20]}"
-            raise RuleError(_place(count), problem)
-        period = Period(number, Unit(unit.lower().removesuffix("s") + "s"))
+        period = _period(count, unit)
         return Comparison(name.lower(), Operator.WITHIN, period=period, place=_place(name))
 
     def empty(self, name: Token) -> Rule:
@@ -129,12 +125,28 @@ class _Builder(Transformer[Token, Any]):
         return _comparison(name, Operator.NOT_EMPTY)
 
     def received(self, ref: Token) -> Rule:
-        try:
-            message = parse_ref(str(ref))  # a token could not be written as JSON
-        except Invalid:
-            problem = f"expected the reference of a message, which has 18 digits, not {ref[:40]}"
-            raise RuleError(_place(ref), problem) from None
-        return Comparison("email", Operator.RECEIVED, (message,), place=_place(ref))
+        return _about_message(Operator.RECEIVED, ref)
+
+    def opened(self, ref: Token) -> Rule:
+        return _about_message(Operator.OPENED, ref)
+
+    def clicked(self, ref: Token) -> Rule:
+        return _about_message(Operator.CLICKED, ref)
+
+    def clicked_link(self, part: Token) -> Rule:
+        text = self.text(part)
+        if not text.strip():
+            raise RuleError(_place(part), 'write a part of a link, such as clicked "/shop/"')
+        return Comparison("email", Operator.CLICKED_LINK, (text,), place=_place(part))
+
+    def opened_within(self, count: Token, unit: Token) -> Rule:
+        return _about_period(Operator.OPENED_WITHIN, count, unit)
+
+    def clicked_within(self, count: Token, unit: Token) -> Rule:
+        return _about_period(Operator.CLICKED_WITHIN, count, unit)
+
+    def inactive(self, count: Token, unit: Token) -> Rule:
+        return _about_period(Operator.INACTIVE, count, unit)
 
     def text(self, token: Token) -> str:
         return _ESCAPED.sub(r"\1", token[1:-1])
@@ -158,6 +170,27 @@ class _Builder(Transformer[Token, Any]):
 
     def false(self, _: Token) -> bool:
         return False
+
+
+def _about_message(operator: Operator, ref: Token) -> Comparison:
+    try:
+        message = parse_ref(str(ref))  # a token could not be written as JSON
+    except Invalid:
+        problem = f"expected the reference of a message, which has 18 digits, not {ref[:40]}"
+        raise RuleError(_place(ref), problem) from None
+    return Comparison("email", operator, (message,), place=_place(ref))
+
+
+def _about_period(operator: Operator, count: Token, unit: Token) -> Comparison:
+    return Comparison("email", operator, period=_period(count, unit), place=_place(count))
+
+
+def _period(count: Token, unit: Token) -> Period:
+    number = int(count) if len(count) <= MOST_DIGITS else -1
+    if not 1 <= number <= LONGEST_PERIOD:
+        problem = f"the number must be between 1 and {LONGEST_PERIOD}, not {count[:20]}"
+        raise RuleError(_place(count), problem)
+    return Period(number, Unit(unit.lower().removesuffix("s") + "s"))
 
 
 def _comparison(name: Token, operator: Operator, *values: Literal) -> Comparison:

@@ -9,7 +9,14 @@ from typing import Final
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.rules.errors import RuleError
-from postroom.domain.audience.rules.syntax import Literal, Operator, Rule, comparisons, literal_text
+from postroom.domain.audience.rules.syntax import (
+    LOOKED_UP,
+    Literal,
+    Operator,
+    Rule,
+    comparisons,
+    literal_text,
+)
 
 _EQUALITY: Final = {Operator.EQUAL, Operator.NOT_EQUAL, Operator.IN, Operator.NOT_IN}
 _ORDER: Final = {Operator.LESS, Operator.AT_MOST, Operator.MORE, Operator.AT_LEAST}
@@ -49,11 +56,11 @@ def check_rule(
     rule: Rule, fields: Mapping[str, FieldType], *, may_ask_messages: bool = False
 ) -> None:
     """Raise `RuleError` if a field does not exist, or if its type rules out the comparison; also if
-    the rule asks who received a message, unless it may."""
+    the rule asks who received, opened or clicked a message, unless it may."""
     for each in comparisons(rule):
-        if each.operator is Operator.RECEIVED:
+        if each.operator in LOOKED_UP:
             if not may_ask_messages:
-                raise RuleError(each.place, "received can be used in segments only")
+                raise RuleError(each.place, f"{each.operator} can be used in segments only")
             continue
         kind = fields.get(each.field)
         if kind is None:

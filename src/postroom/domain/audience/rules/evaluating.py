@@ -14,6 +14,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.rules.syntax import (
+    LOOKED_UP,
     AllOf,
     AnyOf,
     Comparison,
@@ -28,8 +29,9 @@ from postroom.domain.audience.rules.syntax import (
 Row: TypeAlias = Mapping[str, FieldValue]
 Selects: TypeAlias = Callable[[Row], bool]
 Received: TypeAlias = Mapping[str, Container[str]]
-"""Messages by their references, with the keys of the addresses that received them. It is asked for
-each subscriber again, so it may have those of a few neighbours at a time."""
+"""What rules ask about messages, opens and clicks (see `asked`), with the keys of the addresses for
+which it holds. It is asked for each subscriber again, so it may have those of a few neighbours at a
+time."""
 
 NOBODY: Final[Received] = {}
 
@@ -58,7 +60,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 def compile_rule(rule: Rule, today: date, received: Received = NOBODY) -> Selects:
     """Return a function that says whether the rule selects a subscriber with these fields.
-    `received` has all messages that the rule names.
+    `received` has everything of `LOOKED_UP` that the rule asks.
 
     An empty field equals nothing, and is neither more nor less than anything: `!=` and `not in`
     select it, and every other comparison but `is empty` does not.
@@ -89,6 +91,11 @@ def explain(rule: Rule, row: Row, today: date, received: Received = NOBODY) -> R
     return Reason(text_of(rule), holds, inner)
 
 
+def asked(rule: Comparison) -> str:
+    """Return under which key it is known for whom this holds: for `received`, the message."""
+    return str(rule.values[0]) if rule.operator is Operator.RECEIVED else text_of(rule)
+
+
 def first_day(period: Period, today: date) -> date:
     """Return the first day of a period that ends today."""
     try:
@@ -112,9 +119,9 @@ def _months_before(day: date, months: int) -> date:
 
 def _compare(rule: Comparison, today: date, received: Received) -> Selects:
     name = rule.field
-    if rule.operator is Operator.RECEIVED:
-        ref = str(rule.values[0])
-        return lambda row: address_key(Address(str(row[name]))) in received[ref]
+    if rule.operator in LOOKED_UP:
+        key = asked(rule)
+        return lambda row: address_key(Address(str(row[name]))) in received[key]
     if rule.operator is Operator.EMPTY:
         return lambda row: is_empty(row.get(name))
     if rule.operator is Operator.NOT_EMPTY:

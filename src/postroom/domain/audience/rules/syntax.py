@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,27 @@ class Operator(StrEnum):
     EMPTY = "is empty"
     NOT_EMPTY = "is not empty"
     RECEIVED = "received"
+    OPENED = "opened"
+    CLICKED = "clicked"
+    CLICKED_LINK = "clicked link"
+    OPENED_WITHIN = "opened within"
+    CLICKED_WITHIN = "clicked within"
+    INACTIVE = "inactive for"
+
+
+ABOUT_A_MESSAGE: Final = frozenset({Operator.RECEIVED, Operator.OPENED, Operator.CLICKED})
+ABOUT_ENGAGEMENT: Final = frozenset(
+    {
+        Operator.OPENED,
+        Operator.CLICKED,
+        Operator.CLICKED_LINK,
+        Operator.OPENED_WITHIN,
+        Operator.CLICKED_WITHIN,
+        Operator.INACTIVE,
+    }
+)
+LOOKED_UP: Final = ABOUT_A_MESSAGE | ABOUT_ENGAGEMENT
+"""Comparisons of what has to be looked up for each address; all others are about fields."""
 
 
 class Unit(StrEnum):
@@ -59,8 +80,8 @@ class Period(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """One field compared with some values: none for `is empty`, several for `in (…)`.
 
-    `within` has a period instead. `received REF` is about the address: its field is `email`, its
-    value the reference of a message.
+    `within` has a period instead. Those in `LOOKED_UP` are about the address: their field is
+    `email`, and their value the reference of a message, or a part of a link.
     """
 
     field: str
@@ -107,7 +128,7 @@ def messages_of(rule: Rule) -> dict[str, Place]:
     """Return the messages of whose recipients the rule asks, and where it names them first."""
     found: dict[str, Place] = {}
     for each in comparisons(rule):
-        if each.operator is Operator.RECEIVED:
+        if each.operator in ABOUT_A_MESSAGE:
             found.setdefault(str(each.values[0]), each.place)
     return found
 
@@ -143,9 +164,11 @@ def _in_parentheses(rule: Rule, kinds: tuple[type, ...]) -> str:
 
 
 def _comparison_text(rule: Comparison) -> str:
-    if rule.operator is Operator.RECEIVED:
+    if rule.operator in ABOUT_A_MESSAGE:
         return f"{rule.operator} {rule.values[0]}"
-    words = [rule.field, rule.operator.value]
+    if rule.operator is Operator.CLICKED_LINK:
+        return f"{Operator.CLICKED} {literal_text(rule.values[0])}"
+    words = [rule.operator.value] if rule.operator in LOOKED_UP else [rule.field, rule.operator]
     if rule.period is not None:
         words += [str(rule.period.count), rule.period.unit.value]
     elif rule.operator in (Operator.IN, Operator.NOT_IN):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from postroom.domain.audience.rules.syntax import (
+    ABOUT_A_MESSAGE,
+    LOOKED_UP,
     AllOf,
     AnyOf,
     Comparison,
@@ -43,10 +45,13 @@ def tree_of(rule: Rule) -> TreeGroup:
 
 def _tree(rule: Rule) -> TreeRow | TreeGroup:
     match rule:
+        case Comparison(operator=Operator.CLICKED_LINK):
+            return TreeRow("clicked link", rule.operator.value, tuple(map(_value, rule.values)))
         case Comparison(period=Period() as period):
-            return TreeRow(rule.field, rule.operator.value, (str(period.count),), period.unit.value)
-        case Comparison(operator=Operator.RECEIVED):
-            return TreeRow("received", rule.operator.value, tuple(map(_value, rule.values)))
+            field = "activity" if rule.operator in LOOKED_UP else rule.field
+            return TreeRow(field, rule.operator.value, (str(period.count),), period.unit.value)
+        case Comparison(operator=operator) if operator in ABOUT_A_MESSAGE:
+            return TreeRow(operator.value, operator.value, tuple(map(_value, rule.values)))
         case Comparison():
             return TreeRow(rule.field, rule.operator.value, tuple(map(_value, rule.values)))
         case Not(part):

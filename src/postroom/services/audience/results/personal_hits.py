@@ -63,6 +63,9 @@ class PersonalHits:
                 if owner is not None and owner.tracking
             }
             await self._rows.record(message.ref, {guid: hits[guid] for guid in agreed})
+            for guid, person in agreed.items():
+                each = hits[guid]
+                await self._subscribers.note_engagement(person, each.opened_at, each.clicked_at)
             # Somebody who is erased at this moment, or was when this was interrupted.
             again = await self._owners(message, agreed)
             for guid, owner in {**owners, **again}.items():

@@ -140,7 +140,7 @@ class AudienceService:
         """Return what tells who of these lists belongs to an audience. `Invalid` if a message that
         its rules name no longer exists."""
         texts = filter(None, (rules.segment, *rules.excluded))
-        recipients = await self._segments.received.of(*map(parse_rule, texts))
+        recipients = await self._segments.received.of(map(parse_rule, texts), lists, today)
         return Selection(self._store, lists, audience, rules, today, recipients)
 
     async def count(self, list_name: str, audience: Audience = EVERYBODY) -> AudienceCount:
@@ -250,7 +250,7 @@ class AudienceService:
             segment = await self._segments.get(list_name, name)
             rule = parse_rule(segment.rule)
             check_rule(rule, fields.types, may_ask_messages=True)
-            await self._segments.received.of(rule)
+            await self._segments.received.of([rule], [segment.list_name], clock.now().date())
         except NoSuch as exc:
             raise Invalid(field, f"{exc} of the list {list_name}") from exc
         except RuleError as exc:

@@ -1,4 +1,5 @@
-"""Who received a message, for rules such as `received 634852858215726983`.
+"""Who received a message, for rules such as `received 634852858215726983`; those about opens and
+clicks are in `engaged_subscribers.py`.
 
 Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too
 (or those of each of its waves): so each page is read once, and only those of its recipients are
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Final, Protocol
 
 import msgspec
@@ -16,7 +18,15 @@ import msgspec
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.audience.former_addresses import FormerAddress, former_of
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
-from postroom.domain.audience.rules import Rule, RuleError, messages_of
+from postroom.domain.audience.rules import (
+    ABOUT_ENGAGEMENT,
+    Operator,
+    Rule,
+    RuleError,
+    asked,
+    comparisons,
+    messages_of,
+)
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
@@ -24,6 +34,8 @@ from postroom.domain.messages.page_emails import ERASED
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.waves import PageRun
 from postroom.services import entities
+from postroom.services.audience.targeting.engaged_subscribers import EngagedSubscribers
+from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import PageRows
@@ -37,13 +49,18 @@ _PLANNED: Final = frozenset(EmailOutcome) - {EmailOutcome.SUPPRESSED}
 class ReceivedMessages:
     """Finds the messages that rules name."""
 
-    def __init__(self, store: Store, messages: MessageRows) -> None:
+    def __init__(self, store: Store, messages: MessageRows, links: LinkTables) -> None:
+        self._store = store
         self._messages = messages
+        self._links = links
         self._pages = PageRows(store)
 
-    async def of(self, *rules: Rule) -> MessageRecipients:
-        """Return who received the messages of these rules. `RuleError` if there is no such
-        message."""
+    async def of(
+        self, rules: Iterable[Rule], lists: Sequence[ListName], today: date
+    ) -> MessageRecipients:
+        """Return who of these lists received the messages of these rules, and opened and clicked.
+        `RuleError` if there is no such message."""
+        rules = list(rules)
         found: dict[str, Message] = {}
         for rule in rules:
             for ref, place in messages_of(rule).items():
@@ -51,7 +68,16 @@ class ReceivedMessages:
                     found[ref] = await self._messages.get(ref)
                 except NoSuch as exc:
                     raise RuleError(place, f"there is no message {ref}") from exc
-        return MessageRecipients(self._pages, found)
+        asks = [each for rule in rules for each in comparisons(rule)]
+        received = {asked(each) for each in asks if each.operator is Operator.RECEIVED}
+        engaged = {asked(each): each for each in asks if each.operator in ABOUT_ENGAGEMENT}
+        return MessageRecipients(
+            self._pages,
+            {ref: found[ref] for ref in received},
+            engaged=EngagedSubscribers(self._store, self._links, lists, engaged, found, today)
+            if engaged
+            else None,
+        )
 
     async def planned(self, refs: Sequence[MessageRef]) -> MessageRecipients:
         """Return who received these messages, may have, or still will. `NoSuch`."""
@@ -109,18 +135,20 @@ def _guids(row: _MovableRow) -> tuple[SubscriberGuid, ...]:
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
     looked up last: those to whom a mail server accepted the email, or whose emails have one of
-    other `outcomes`."""
+    other `outcomes`. What rules ask about opens and clicks is in it, too."""
 
     def __init__(
         self,
         pages: PageRows,
         messages: dict[str, Message],
         outcomes: frozenset[EmailOutcome] = _RECEIVED,
+        engaged: EngagedSubscribers | None = None,
     ) -> None:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
         self._messages = messages
         self._wanted = outcomes
         self._outcomes = OutcomeService(pages)
+        self._engaged = engaged
         self._readers = {
             ref: [_PageReader(pages, each, run, outcomes) for run in each.page_runs]
             for ref, each in messages.items()
@@ -129,14 +157,14 @@ class MessageRecipients:
     @property
     def is_needed(self) -> bool:
         """Whether anything has to be looked up."""
-        return bool(self._readers)
+        return bool(self._readers) or self._engaged is not None
 
     async def look_up(
         self, addresses: Sequence[Address], moved: Iterable[MovedSubscriber] = ()
     ) -> None:
         """Look up subscribers, who are in order. Continuing with those who follow reads the fewest
         pages. Those among them who have `moved` also received what went to a former address."""
-        if not self._readers or not addresses:
+        if not self.is_needed or not addresses:
             return
         wanted = [address_key(each) for each in addresses]
         for ref, readers in self._readers.items():
@@ -146,6 +174,8 @@ class MessageRecipients:
             for ref, message in self._messages.items():
                 if await self._has_received(message, each):
                     self.received[ref].add(each.key)
+        if self._engaged is not None:
+            self.received.update(await self._engaged.look_up(wanted))
 
     async def _has_received(self, message: Message, moved: MovedSubscriber) -> bool:
         emails = await self._outcomes.emails_to(

@@ -40,6 +40,7 @@ from postroom.services.audience.targeting.received_messages import (
     moved_among,
     moved_subscribers,
 )
+from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
@@ -88,9 +89,10 @@ class SegmentService:
         fields: FieldService,
         subscriptions: SubscriptionService,
         messages: MessageRows,
+        links: LinkTables,
     ) -> None:
         self._messages = messages
-        self.received = ReceivedMessages(store, messages)
+        self.received = ReceivedMessages(store, messages, links)
         self._table = store.table(entities.LISTS)
         self._lists = lists
         self._fields = fields
@@ -101,7 +103,8 @@ class SegmentService:
     async def create(self, list_name: str, name: str, rule: str) -> Segment:
         """Add a segment. `Invalid`, `RuleError`, `NoSuch` list, `Exists`."""
         parse_segment_name(name)
-        await self._checked(rule, (await self._fields.get(list_name)).fields)
+        fields = (await self._fields.get(list_name)).fields
+        await self._checked(rule, fields, ListName(list_name))
         row = _row(ListName(list_name), name, rule)
         try:
             etag = await self._table.insert(row)
@@ -142,7 +145,7 @@ class SegmentService:
     ) -> Segment:
         """Replace the rule of a segment. `RuleError`, `NoSuch`; with `etag`, `Overtaken`."""
         old = await self.get(list_name, name)
-        await self._checked(rule, (await self._fields.of(old.list_name)).fields)
+        await self._checked(rule, (await self._fields.of(old.list_name)).fields, old.list_name)
         try:
             saved = await self._table.replace(_row(old.list_name, name, rule), etag or old.etag)
         except NotFound as exc:
@@ -203,7 +206,7 @@ class SegmentService:
         """
         name = (await self._lists.get(list_name)).name
         fields = (await self._fields.of(name)).fields
-        compiled = await self._compiled(rule, fields)
+        compiled = await self._compiled(rule, fields, name)
         selects, values = compiled.selects, compiled.fields.values
         deadline = clock.monotonic() + seconds
         looked_at = count = 0
@@ -221,7 +224,7 @@ class SegmentService:
     async def select(self, list_name: str, rule: str) -> AsyncIterator[Address]:
         """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
         fields = (await self._fields.get(list_name)).fields
-        compiled = await self._compiled(rule, fields)
+        compiled = await self._compiled(rule, fields, ListName(list_name))
         async for rows, moved in self._rows(ListName(list_name)):
             await compiled.look_up([address for address, _ in rows], moved)
             for address, row in rows:
@@ -232,7 +235,7 @@ class SegmentService:
         """Return all subscribers of a segment, in order, in flat memory. `NoSuch`, `RuleError`."""
         segment = await self.get(list_name, name)
         fields = (await self._fields.of(segment.list_name)).fields
-        compiled = await self._compiled(segment.rule, fields)
+        compiled = await self._compiled(segment.rule, fields, segment.list_name)
 
         async def matching() -> AsyncIterator[Subscriber]:
             async for some in _in_parts(self._subscriptions.all(segment.list_name)):
@@ -261,7 +264,7 @@ class SegmentService:
         """
         segment = await self.get(list_name, name)
         fields = (await self._fields.of(segment.list_name)).fields
-        compiled = await self._compiled(segment.rule, fields)
+        compiled = await self._compiled(segment.rule, fields, segment.list_name)
         within = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
         start = max(within.start or "", entities.key_after(entities.EMAIL_PREFIX + after))
         part, deadline = folded(contains), clock.monotonic() + seconds
@@ -301,21 +304,23 @@ class SegmentService:
     async def explain_rule(self, list_name: str, rule_text: str, email: str) -> Explanation:
         """Say why a rule selects a subscriber or not. `RuleError`, `NoSuch`."""
         fields = (await self._fields.get(list_name)).fields
-        rule, recipients = await self._checked(rule_text, fields)
+        rule, recipients = await self._checked(rule_text, fields, ListName(list_name))
         subscriber = await self._subscriptions.get(list_name, email)
         await recipients.look_up([subscriber.address], moved_subscribers([subscriber]))
         reason = explain(rule, _values(fields, subscriber), _today(), recipients.received)
         return Explanation(subscriber.address, reason)
 
-    async def _checked(self, text: str, fields: Fields) -> tuple[Rule, MessageRecipients]:
+    async def _checked(
+        self, text: str, fields: Fields, name: ListName
+    ) -> tuple[Rule, MessageRecipients]:
         """Return a rule, and who received the messages that it names. `RuleError`."""
         rule = parse_rule(text)
         check_rule(rule, fields.types, may_ask_messages=True)
-        return rule, await self.received.of(rule)
+        return rule, await self.received.of([rule], [name], _today())
 
-    async def _compiled(self, text: str, fields: Fields) -> _Compiled:
+    async def _compiled(self, text: str, fields: Fields, name: ListName) -> _Compiled:
         """Return a rule as a function. `RuleError`."""
-        rule, recipients = await self._checked(text, fields)
+        rule, recipients = await self._checked(text, fields, name)
         used = fields_of(rule)
         needed = Fields(each for each in fields.declared if each.name in used)
         return _Compiled(compile_rule(rule, _today(), recipients.received), recipients, needed)

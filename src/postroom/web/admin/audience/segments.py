@@ -24,6 +24,8 @@ from postroom.domain.audience.rules import (
 from postroom.domain.audience.rules.syntax import Operator
 from postroom.domain.audience.segments import Segment
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.tracking import Track
 from postroom.services.audience.bulk_changes import BulkAction, BulkReport
 from postroom.services.audience.targeting.segment_changes import change_segment
 from postroom.services.resources.audience import describe_explanation
@@ -290,7 +292,7 @@ async def _show(
         "values": values,
         "problems": problems or {},
         "theirs": theirs or [],
-        "fields": [*_offered(fields), await _received(visit, mailing_list)],
+        "fields": [*_offered(fields), *await _about_messages(visit, mailing_list)],
         "tree": _tree(values["rule"], fields) if values["rule"] else _EMPTY,
         "found": None,
         "email": "",
@@ -300,6 +302,7 @@ async def _show(
     return visit.render("admin/audience/segment.html", status=status, **{**shown, **more})
 
 
+_PERIODS: Final = (Operator.CLICKED_WITHIN, Operator.OPENED_WITHIN, Operator.INACTIVE)
 _EMPTY: Final = '{"kind":"group","all":true,"parts":[]}'
 
 
@@ -317,19 +320,37 @@ def _offered(fields: Fields) -> list[dict[str, Any]]:
     ]
 
 
-async def _received(visit: Visit, mailing_list: MailingList) -> dict[str, Any]:
-    """Return what the builder offers for `received`: recent messages of the list, newest first."""
+async def _about_messages(visit: Visit, mailing_list: MailingList) -> list[dict[str, Any]]:
+    """Return what the builder offers about messages, opens and clicks. To be chosen are recent
+    messages of the list, newest first; only personal ones know who opened and clicked."""
     found = await visit.messages.all(limit=_MESSAGES)
+    messages = [each for each in found.messages if mailing_list.name in each.lists]
+    personal = [each for each in messages if each.track is Track.PERSONAL]
+    return [
+        _offered_row("received", "Message", "message", [Operator.RECEIVED], messages),
+        _offered_row("opened", "Message opened", "message", [Operator.OPENED], personal),
+        _offered_row("clicked", "Message clicked", "message", [Operator.CLICKED], personal),
+        _offered_row("clicked link", "Link", "text", [Operator.CLICKED_LINK]),
+        _offered_row("activity", "Activity", "period", _PERIODS),
+    ]
+
+
+def _offered_row(
+    name: str,
+    label: str,
+    kind: str,
+    operators: Sequence[Operator],
+    messages: Sequence[Message] = (),
+) -> dict[str, Any]:
     return {
-        "name": "received",
-        "label": "Message",
-        "type": "message",
-        "operators": [Operator.RECEIVED.value],
+        "name": name,
+        "label": label,
+        "type": kind,
+        "operators": [each.value for each in operators],
         "choices": [],
         "messages": [
             [each.ref, f"{short(each.subject, _LONGEST_SUBJECT)} ({each.due_at:%Y-%m-%d})"]
-            for each in found.messages
-            if mailing_list.name in each.lists
+            for each in messages
         ],
     }
 
