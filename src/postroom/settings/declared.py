@@ -17,6 +17,7 @@ from postroom.domain.disk_space import SpaceMark, parse_space_mark
 from postroom.domain.units import parse_duration
 from postroom.settings import parsing
 from postroom.settings.bounce_settings import BounceSettings
+from postroom.settings.canary_settings import CanarySettings
 from postroom.settings.declaring import FoundSetting, Setting, SettingGroup, declared_in, setting
 from postroom.transport import registry
 
@@ -257,41 +258,6 @@ class SendingSettings(SettingGroup, frozen=True):
         " and at least 20 emails; 0: never.",
         parsing.percentage,
     )
-    canary_from: int = setting(
-        "canary_from",
-        "10000",
-        "A message to more recipients than this goes to a part of them first (its canary), and to"
-        " the others if all is well; 0: only if its author chooses so.",
-        parsing.whole_number(1, 1_000_000_000, also=0),
-    )
-    canary_share: float | None = setting(
-        "canary_share", "1", "The percentage of its recipients.", parsing.percentage
-    )
-    canary_wait: timedelta = setting(
-        "canary_wait",
-        "10m",
-        "How long the others wait after these emails were sent (0s to 24h).",
-        parsing.duration("0s", "24h"),
-    )
-    canary_refusals: float | None = setting(
-        "canary_refusals",
-        "5",
-        "The others do not get the message if more than this percentage of the first emails, and at"
-        " least 3, were refused or bounced; 0: whatever it is.",
-        parsing.percentage,
-    )
-    canary_rejections: float | None = setting(
-        "canary_rejections",
-        "1",
-        "The same for bounces because of our reputation or the content.",
-        parsing.percentage,
-    )
-    canary_complaints: float | None = setting(
-        "canary_complaints",
-        "0.3",
-        "The same for emails that were marked as spam.",
-        parsing.percentage,
-    )
     retry_first: timedelta = setting(
         "retry_first",
         "5m",
@@ -407,6 +373,7 @@ class Settings(msgspec.Struct, frozen=True):
     web: WebSettings
     transport: TransportSettings
     sender: SendingSettings
+    canaries: CanarySettings
     processes: ProcessSettings
     bounces: BounceSettings
     alerts: AlertSettings

@@ -255,14 +255,14 @@ def make_scheduler(services: Services, settings: Settings) -> Scheduler:
 
 
 def canary_rules(settings: Settings) -> CanaryRules:
-    sending = settings.sender
+    given = settings.canaries
     return CanaryRules(
-        above=sending.canary_from or None,
-        share=sending.canary_share or 1.0,
-        wait=sending.canary_wait,
-        refusals=sending.canary_refusals,
-        rejections=sending.canary_rejections,
-        complaints=sending.canary_complaints,
+        above=given.above or None,
+        share=given.share or 1.0,
+        wait=given.wait,
+        refusals=given.refusals,
+        rejections=given.rejections,
+        complaints=given.complaints,
     )
 
 

@@ -34,6 +34,7 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
         "Language": "en",
         "Font": "sans",
         "Track": "off",
+        "TimeZone": "UTC",
         **flags,
     }
     unknown = entities.list_from(Entity("news", entities.LIST_ROW, {**row, "Font": "gothic"}))
