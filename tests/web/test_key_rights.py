@@ -44,7 +44,8 @@ async def caller(site: Site, name: str, rights: Rights) -> Caller:
 
 
 def filled(path: str, world: World) -> str:
-    values = {"name": LIST if path.startswith("/lists/") else "own", "ref": world.names["draft"]}
+    values = {"name": LIST if path.startswith("/lists/") else "own"}
+    values["ref"] = world.names["ab_draft" if "/ab-test" in path else "draft"]
     values |= {"email": ANN, "segment": "new-in-bern", "hash": world.names["picture"]}
     return re.sub(r"\{(\w+)[^}]*\}", lambda found: values.get(found[1], "x"), path)
 

@@ -17,7 +17,7 @@ from postroom.services.resources.ab_tests import describe_ab_test
 
 if TYPE_CHECKING:
     from postroom.domain.messages.ab_tests import AbTest
-    from postroom.services.audience.results.ab_testing import AbView
+    from postroom.services.audience.results.ab_views import AbView
     from postroom.services.resources.ab_tests import AbTestResource
     from postroom.settings import Settings
     from postroom.wiring import Services

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from postroom.domain.messages.ab_tests import AbState, Criterion
 from postroom.domain.messages.messages import MessageStatus
-from postroom.services.audience.results.ab_testing import AbVariant, AbView
+from postroom.services.audience.results.ab_views import AbVariant, AbView
 from postroom.services.resources import Resource, Time, describe_time
 
 

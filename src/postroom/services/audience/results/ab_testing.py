@@ -8,12 +8,12 @@ at a time, so that what cancels a test comes after what it cancels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import DomainError, Invalid, NotNow, Overtaken
 from postroom.domain.messages.ab_tests import (
     LETTERS,
     MOST_VARIANTS,
@@ -21,11 +21,8 @@ from postroom.domain.messages.ab_tests import (
     WAIT_MINUTES,
     AbState,
     AbTest,
-    Figures,
-    Verdict,
     check_state,
     is_planned,
-    judged,
     parse_share,
     parse_wait,
     ranges,
@@ -33,6 +30,7 @@ from postroom.domain.messages.ab_tests import (
 from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus, check_transition
 from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.services.audience.results.ab_views import AbViews, decided, is_live
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService
@@ -44,38 +42,9 @@ from postroom.services.messages.message_contents import InboxLines, NewBodies, c
 from postroom.services.messages.sending.outcomes import OutcomeService
 
 
-class AbVariant(msgspec.Struct, frozen=True):
-    """A variant of a test with its numbers; `message` is None if it was deleted."""
+class AbTestService(AbViews):
+    """A/B tests as people and the scheduler's process deal with them."""
 
-    ref: MessageRef
-    letter: str
-    message: Message | None
-    figures: Figures = Figures()
-
-
-class AbView(msgspec.Struct, frozen=True):
-    """A test with everything that is known about it. `verdict` is the one of the numbers so far,
-    about those of `judged` by their places."""
-
-    test: AbTest
-    variants: tuple[AbVariant, ...]
-    rest: Message | None = None
-    verdict: Verdict | None = None
-    judged: tuple[AbVariant, ...] = ()
-    decides_at: datetime | None = None
-
-    @property
-    def messages(self) -> list[Message]:
-        """Return its messages: working with a test requires a right on the lists of each."""
-        found = [each.message for each in self.variants]
-        return [each for each in (*found, self.rest) if each is not None]
-
-    @property
-    def best(self) -> AbVariant | None:
-        return None if self.verdict is None else self.judged[self.verdict.best]
-
-
-class AbTestService:
     def __init__(
         self,
         rows: AbTestRows,
@@ -85,28 +54,14 @@ class AbTestService:
         results: ResultService,
         events: EventService,
     ) -> None:
+        super().__init__(messages, outcomes, results)
         self.rows = rows
-        self._messages = messages
         self._composing = composing
-        self._outcomes = outcomes
-        self._results = results
         self._events = events
-
-    # -- reading -----------------------------------------------------------------------------
 
     async def get(self, ref: str) -> AbTest:
         """Return the test that a message is in. `NoSuch`."""
         return known_test(await self.rows.of(ref), ref)
-
-    async def view(self, test: AbTest) -> AbView:
-        """Return a test with its messages and numbers."""
-        variants = tuple([await self._variant(test, ref) for ref in test.variants])
-        rest = await self._find(test.rest) if test.rest else None
-        live = tuple(each for each in variants if _is_live(each.message) and each.figures.accepted)
-        if len(live) < 2:
-            return AbView(test, variants, rest, decides_at=_decides_at(test, variants))
-        verdict = judged([each.figures for each in live])
-        return AbView(test, variants, rest, verdict, live, _decides_at(test, variants))
 
     # -- preparing ---------------------------------------------------------------------------
 
@@ -127,14 +82,14 @@ class AbTestService:
         async def record() -> AbTest:
             test = await self.get(ref)
             check_state(test, AbState.DRAFT)
-            existing = [each for each in test.variants if await self._find(each) is not None]
+            existing = [each for each in test.variants if await self.find(each) is not None]
             if test.key not in existing:
                 raise NotNow(f"the first variant of the A/B test, {test.key}, was deleted")
             if len(existing) == MOST_VARIANTS:
                 raise NotNow(f"an A/B test has at most {MOST_VARIANTS} variants")
-            return await self.rows.save(
-                msgspec.structs.replace(test, variants=(*existing, new_ref()))
-            )
+            # Another one may be recorded, and its message about to be created.
+            kept = test.variants if len(test.variants) < MOST_VARIANTS else existing
+            return await self.rows.save(msgspec.structs.replace(test, variants=(*kept, new_ref())))
 
         test = await retry_on_conflict(record, "A/B test", ref)
         change = msgspec.structs.replace(change, published=False)
@@ -158,7 +113,7 @@ class AbTestService:
         async def save() -> AbTest:
             test = await self.get(ref)
             check_state(test, AbState.DRAFT)
-            found = [await self._find(each) for each in test.variants]
+            found = [await self.find(each) for each in test.variants]
             variants = [each for each in found if each is not None]
             await self._check_variants(test, variants)
             return await self.rows.save(
@@ -187,7 +142,7 @@ class AbTestService:
                 raise Invalid("winner", f"{winner[:20]} is no variant of this A/B test")
             if not all(each.message is None or is_planned(each.message) for each in view.variants):
                 raise NotNow("the variants are not being sent yet: wait until they are")
-            return await self.rows.save(_decided(view, MessageRef(winner), chosen_by=who))
+            return await self.rows.save(decided(view, MessageRef(winner), chosen_by=who))
 
         return await retry_on_conflict(save, "A/B test", ref)
 
@@ -233,7 +188,7 @@ class AbTestService:
     async def _start_variants(self, test: AbTest) -> AbTest:
         shares = ranges(test.share, len(test.variants))
         for ref, buckets in zip(test.variants, shares, strict=True):
-            message = await self._find(ref)
+            message = await self.find(ref)
             if message is None:
                 continue
             if message.status is MessageStatus.DRAFT:
@@ -247,12 +202,12 @@ class AbTestService:
         """Decide if it is time. Nobody may be added to a variant afterwards: the rest goes to those
         who are recipients of none."""
         view = await self.view(test)
-        if not any(_is_live(each.message) for each in view.variants):
+        if not any(is_live(each.message) for each in view.variants):
             await self._record(test, "ended: all variants were cancelled")
             return await self._save(test, state=AbState.CANCELLED, problem="no variant was sent")
         if view.decides_at is None or clock.now() < view.decides_at:
             return test
-        saved = await self.rows.save(_decided(view))
+        saved = await self.rows.save(decided(view))
         words = f"variant {saved.letter(saved.winner)} won" if saved.winner else "no clear winner"
         await self._record(saved, f"decided: {words} ({saved.confidence:.0%} confidence)")
         return saved
@@ -260,7 +215,7 @@ class AbTestService:
     async def _send_rest(self, test: AbTest) -> AbTest:
         """Create the message to the rest of the audience, with the content of a variant."""
         source = await self._messages.get(test.source)
-        existing = [each for each in test.variants if await self._find(each) is not None]
+        existing = [each for each in test.variants if await self.find(each) is not None]
         bodies = await self._messages.bodies(source)
         files = await self._messages.files(source)
         await self._messages.create(
@@ -283,7 +238,7 @@ class AbTestService:
 
     async def _cancel_messages(self, test: AbTest) -> AbTest:
         for ref in (*test.variants, test.rest):
-            message = await self._find(ref)
+            message = await self.find(ref)
             if message is None or message.status in FINAL or message.part is None:
                 continue
             if ref == test.rest or message.queued_at is None:
@@ -310,21 +265,6 @@ class AbTestService:
             except Invalid as exc:
                 raise Invalid("variants", f"variant {letter} cannot be sent: {exc}") from exc
 
-    async def _variant(self, test: AbTest, ref: MessageRef) -> AbVariant:
-        message = await self._find(ref)
-        if message is None or message.queued_at is None:
-            return AbVariant(ref, test.letter(ref), message)
-        results = await self._results.of_message(message)
-        accepted = (await self._outcomes.counts(message)).accepted
-        figures = Figures(accepted, results.clicked, results.unsubscribed)
-        return AbVariant(ref, test.letter(ref), message, figures)
-
-    async def _find(self, ref: str) -> Message | None:
-        try:
-            return await self._messages.get(ref)
-        except NoSuch:
-            return None
-
     async def _save(self, test: AbTest, **changes: object) -> AbTest:
         return await self.rows.save(msgspec.structs.replace(test, **changes))
 
@@ -335,51 +275,8 @@ class AbTestService:
         return await self._save(test, problem=problem)
 
     async def _record(self, test: AbTest, what: str) -> None:
-        message = await self._find(test.key)
+        message = await self.find(test.key)
         name = f"“{message.subject}”" if message else f"the message {test.key}"
         await self._events.record(
             "scheduler", f"A/B test of {name} {what}", subject=f"message:{test.key}"
         )
-
-
-def _is_live(message: Message | None) -> bool:
-    """Return whether a variant takes part: it was neither deleted nor cancelled."""
-    return message is not None and message.status is not MessageStatus.CANCELLED
-
-
-def _decides_at(test: AbTest, variants: Sequence[AbVariant]) -> datetime | None:
-    """Return when the waiting time is over; None if it has not begun for all variants, or one is
-    paused."""
-    if test.state is not AbState.RUNNING:
-        return None
-    begun: list[datetime] = []
-    for each in variants:
-        message = each.message
-        if message is None or message.status is MessageStatus.CANCELLED:
-            continue
-        is_paused = message.status is MessageStatus.PAUSED
-        if is_paused or message.queued_at is None or not is_planned(message):
-            return None
-        begun.append(message.queued_at)
-    return max(begun) + timedelta(minutes=test.wait_minutes) if begun else None
-
-
-def _decided(view: AbView, winner: MessageRef | None = None, chosen_by: str = "") -> AbTest:
-    """Return the test with its decision: what a person chose, or what the numbers say. Without a
-    winner, the first variant that takes part is sent to the rest."""
-    verdict = view.verdict
-    if winner is None:
-        place = None if verdict is None else verdict.winner
-        winner = MessageRef("") if place is None else view.judged[place].ref
-    live = (each.ref for each in view.variants if _is_live(each.message))
-    return msgspec.structs.replace(
-        view.test,
-        state=AbState.DECIDED,
-        winner=winner,
-        source=winner or next(live),
-        chosen_by=chosen_by,
-        criterion=None if verdict is None else verdict.criterion,
-        confidence=0.0 if verdict is None else verdict.confidence,
-        decided_at=clock.now(),
-        problem="",
-    )

@@ -21,7 +21,7 @@ from postroom.domain.messages.ab_tests import (
     is_planned,
 )
 from postroom.domain.messages.messages import MessageStatus
-from postroom.services.audience.results.ab_testing import AbView
+from postroom.services.audience.results.ab_views import AbView
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.web.admin.messages.drafting.preflight import refusals

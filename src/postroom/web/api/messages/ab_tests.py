@@ -98,6 +98,7 @@ async def create_ab_test(request: Request, ref: RefPath, body: NewAbTest) -> Res
     stay drafts: correct it, and repeat the call without `variants`.
     """
     service = services_of(request).ab_tests
+    _ = await services_of(request).messages.get(ref)
     test = await service.rows.of(ref)
     if test is None or test.state is not AbState.DRAFT or body.variants:
         if not (body.variants or body.draft):
