@@ -281,6 +281,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}/bounces?kind=full",
         "/messages/{done}/bounces?after=x",
     ),
+    "/results": ("/results", "/results?list={list}", "/results?list={other}"),
+    "/messages/{ref}/report": ("/messages/{done}/report", "/messages/{pending}/report"),
     "/messages/{ref}": (
         "/messages/{pending}",
         "/messages/{running}",
@@ -361,9 +363,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "/view/html": ("/view/html?ref={done}&key={web_key}",),
     "/home/state": ("/home/state",),
     "/messages/{ref}/results.csv": ("/messages/{done}/results.csv",),
-    "/results": ("/results", "/results?list={list}", "/results?list={other}"),
     "/results.csv": ("/results.csv",),
-    "/messages/{ref}/report": ("/messages/{done}/report", "/messages/{pending}/report"),
     "/messages/{ref}/heat-map": ("/messages/{done}/heat-map",),
     "/messages/audience": ("/messages/audience?list={list}",),
     "/home/messages": ("/home/messages",),
