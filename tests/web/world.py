@@ -304,6 +304,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}/bounces?kind=full",
         "/messages/{done}/bounces?after=x",
     ),
+    "/results": ("/results", "/results?list={list}", "/results?list={other}"),
+    "/messages/{ref}/report": ("/messages/{done}/report", "/messages/{pending}/report"),
     "/messages/{ref}/people": (
         "/messages/{personal}/people",
         "/messages/{done}/people",
@@ -389,9 +391,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "/view/html": ("/view/html?ref={done}&key={web_key}",),
     "/home/state": ("/home/state",),
     "/messages/{ref}/results.csv": ("/messages/{done}/results.csv",),
-    "/results": ("/results", "/results?list={list}", "/results?list={other}"),
     "/results.csv": ("/results.csv",),
-    "/messages/{ref}/report": ("/messages/{done}/report", "/messages/{pending}/report"),
     "/messages/{ref}/heat-map": ("/messages/{done}/heat-map",),
     "/messages/audience": ("/messages/audience?list={list}",),
     "/home/messages": ("/home/messages",),

@@ -23,7 +23,7 @@ from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.resources.results import describe_results
 from postroom.wiring import Services
-from tests.integration.usecases.pages import sent_message
+from tests.integration.usecases.pages import fan_out_whole, sent_message, settle
 from tests.web.site import Site
 
 NAME = ListName("contoso1")
@@ -81,9 +81,8 @@ async def test_page_file_api_and_command_have_the_same_rates_and_medians(
     for number in range(3):
         await sent(services, number, days=5 - number)
     message = await sent(services, 4, refused=2)
-    results = await services.results.of_message(message)
-    assert results.rates.opened == 50.0
-    described = describe_results(results, await services.results.comparison(message))
+    assert (await services.results.of_message(message)).rates.opened == 50.0
+    described = describe_results(await services.results.compared(message))
     expected = output.builtins(described)
     assert expected["rates"]["clicked"] == 37.5
     assert expected["comparison"]["rates"]["opened"] == 10.0
@@ -141,10 +140,13 @@ async def test_an_unmeasured_message_says_so(site: Site, services: Services) -> 
 async def test_the_report_is_one_document_with_the_same_numbers(
     site: Site, services: Services
 ) -> None:
-    for number in range(3):
-        await sent(services, number, days=5 - number)
-    message = await sent(services, 4, refused=2)
     user = await site.user()
+    for number in range(3):
+        first = await sent(services, number, days=5 - number)
+        alone = (await user.get(f"/messages/{first.ref}/report")).text
+        assert "10 recipients: 10 accepted" in alone
+        assert "edian" not in alone, "there is nothing to compare it with"
+    message = await sent(services, 4, refused=2)
     page = unescape(" ".join((await user.get(f"/messages/{message.ref}/report")).text.split()))
     for shown in ("50.0\xa0%", "median 10.0 %", "10 recipients: 8 accepted, 2 refused", ONE):
         assert shown in page
@@ -152,3 +154,31 @@ async def test_the_report_is_one_document_with_the_same_numbers(
     assert "uPlot" not in page, "the chart is drawn by the server"
     pending = await services.messages.create(NAME, "Later", NewBodies(HTML), clock.now())
     assert "No results yet" in (await user.get(f"/messages/{pending.ref}/report")).text
+
+
+async def test_messages_to_lists_outside_somebodys_rights_are_no_part_of_the_median(
+    site: Site, services: Services
+) -> None:
+    await services.lists.create("other", "Other", "other@contoso.example")
+    earlier = [await sent(services, opened, days=9 - opened) for opened in (1, 2, 3, 8)]
+    message = await sent(services, 5)
+    shared = earlier[-1].ref
+    found = await services.results.compared(message, sees=lambda each: each.ref != shared)
+    assert found.comparison is not None
+    assert (found.comparison.messages, found.comparison.rates.opened) == (3, 20.0)
+    everything = (await services.results.compared(message)).comparison
+    assert everything is not None
+    assert (everything.messages, everything.rates.opened) == (4, 25.0)
+
+
+async def test_a_message_that_is_being_sent_has_its_numbers_until_now(
+    site: Site, services: Services
+) -> None:
+    message = await services.messages.create(NAME, "News", NewBodies(HTML), clock.now())
+    message = await fan_out_whole(services.store, message.ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 4)
+    described = describe_results(await services.results.compared(message))
+    assert (described.accepted, described.delivered) == (4, 4)
+    page = (await (await site.user()).get(f"/messages/{message.ref}")).text
+    assert "4 of 4 accepted" in page
+    assert page.index('id="progress-title"') < page.index('id="results-title"')

@@ -332,7 +332,7 @@ async def test_page_file_api_and_command_show_the_same_numbers(
     sums = Engagement(41, 22, 33, 10, 44, {2: 7, 3: 5}, hours)
     assert await services.engagement.add(message.ref, "one", sums)
     assert not await services.engagement.add(message.ref, "one", sums)
-    described = describe_results(await services.results.of_message(message))
+    described = describe_results(await services.results.compared(message))
     expected = output.builtins(described)
     assert expected["opened"] == {"people": 41, "proxies": 22, "automated": 33}
     assert expected["clicked"] == {"people": 10, "automated": 44}
@@ -357,8 +357,8 @@ async def test_page_file_api_and_command_show_the_same_numbers(
     assert "22 by the proxies of Apple, Gmail and Yahoo" in page
     assert page.count('class="bar-clicked"') == 4 + 1, "hours without hits, and the legend"
     printed = lines_of(described)
-    assert printed["opened"] == "41, and 22 by proxies, 33 automated"
-    assert printed["clicked"] == "10, and 44 automated"
+    assert printed["opened"] == "41 (2050.00 %), and 22 by proxies, 33 automated"
+    assert printed["clicked"] == "10 (500.00 %), and 44 automated"
 
 
 async def test_track_is_chosen_for_lists_and_messages(site: Site, people: list[Subscriber]) -> None:

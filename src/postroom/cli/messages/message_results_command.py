@@ -28,8 +28,7 @@ def results(settings: Settings, ref: str, as_json: bool) -> None:
 
     async def read(services: Services) -> MessageResultsResource:
         message = await services.messages.get(ref)
-        found = await services.results.of_message(message)
-        return describe_results(found, await services.results.comparison(message))
+        return describe_results(await services.results.compared(message))
 
     found = call(settings, read)
     if as_json:

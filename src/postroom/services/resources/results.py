@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from postroom.domain.messages.bounces import BounceKind
-from postroom.services.audience.results.message_results import MessageResults
+from postroom.services.audience.results.message_results import ComparedResults
 from postroom.services.audience.results.personal_hits import PersonResult
-from postroom.services.audience.results.rates import Comparison, Rates
+from postroom.services.audience.results.rates import Rates
 from postroom.services.resources import Resource, Time, describe_time
 
 
@@ -160,11 +160,10 @@ def describe_person(found: PersonResult) -> PersonResource:
     )
 
 
-def describe_results(
-    results: MessageResults, comparison: Comparison | None = None
-) -> MessageResultsResource:
+def describe_results(found: ComparedResults) -> MessageResultsResource:
+    results, comparison = found.results, found.comparison
     figures = results.delivery
-    total, found = figures.total, results.engagement
+    total, measured = figures.total, results.engagement
     ratio, people = results.click_to_open, results.people
     return MessageResultsResource(
         accepted=results.accepted,
@@ -173,11 +172,13 @@ def describe_results(
         complained=total.complained,
         unsubscribed=results.unsubscribed,
         opened=None
-        if found is None
-        else OpenedResource(found.opened, found.opened_by_proxies, found.opened_by_programs),
+        if measured is None
+        else OpenedResource(
+            measured.opened, measured.opened_by_proxies, measured.opened_by_programs
+        ),
         clicked=None
-        if found is None
-        else ClickedResource(found.clicked, found.clicked_by_programs),
+        if measured is None
+        else ClickedResource(measured.clicked, measured.clicked_by_programs),
         people=None
         if people is None
         else PeopleFiguresResource(people.agreed, people.opened, people.clicked),
@@ -187,10 +188,10 @@ def describe_results(
             for each in results.links
         ],
         hours=[]
-        if found is None
+        if measured is None
         else [
             HourResource(f"{hour}:00Z", each.opened, each.clicked)
-            for hour, each in found.hours.items()
+            for hour, each in measured.hours.items()
         ],
         kinds=[BounceKindResource(each.kind, each.count, each.text) for each in figures.kinds],
         providers=[

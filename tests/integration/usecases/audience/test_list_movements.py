@@ -14,7 +14,9 @@ from postroom.domain.audience.consent import (
     ConsentSource,
 )
 from postroom.domain.audience.lists import ListName
+from postroom.services import entities
 from postroom.services.audience.growth.list_movements import Movement, movement_of
+from postroom.storage import Entity
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
 
@@ -98,7 +100,18 @@ def test_what_an_entry_counts_as() -> None:
     details = '{"origin": "import"}'
     assert movement_of(ConsentAction.ADDED, details) == Movement(imported=1)
     assert movement_of(ConsentAction.SIGNED_UP, '{"origin": "API"}') == Movement(api=1)
-    assert movement_of(ConsentAction.SIGNED_UP, "") == Movement(form=1)
+    for unknown in ("", "damaged", '{"origin": 1}'):
+        assert movement_of(ConsentAction.SIGNED_UP, unknown) == Movement(form=1)
     assert movement_of(ConsentAction.ERASED, "") == Movement(removed=1)
     for other in (ConsentAction.CONFIRMED, ConsentAction.BLOCKED, ConsentAction.CHANGED):
         assert movement_of(other, "") is None
+
+
+async def test_a_damaged_entry_does_not_stop_the_count_of_subscribers(services: Services) -> None:
+    for name in (NEWS, SHOP):
+        await filled(services, name)
+    damaged = Entity(NEWS, "ledger:x,000001", {"At": "never", "Act": 1})
+    await services.store.table(entities.LISTS).upsert(damaged)
+    assert await services.growth.count_due() == 2
+    assert await of_today(services, NEWS) == Movement()
+    assert await of_today(services, SHOP) == EXPECTED

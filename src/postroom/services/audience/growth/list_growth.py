@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from datetime import date, datetime
 from typing import TypeVar
@@ -44,7 +45,9 @@ from postroom.services.audience.growth.growth_history import (
 from postroom.services.audience.growth.list_movements import ListMovements
 from postroom.services.audience.lists import ListService
 from postroom.services.concurrency import retry_on_conflict, run_periodically
-from postroom.storage import Entity, KeyRange, Lease, NotFound, Store, Value
+from postroom.storage import Entity, KeyRange, Lease, NotFound, Store, StoreDamaged, Value
+
+log = logging.getLogger(__name__)
 
 LATEST = "latest"
 ROUND = 60.0
@@ -235,7 +238,10 @@ class GrowthService:
         began = clock.monotonic()
         figures = await self._figures(name, turn)
         await self._note(name, figures, clock.monotonic() - began)
-        await self._movements.count(name, turn)
+        try:
+            await self._movements.count(name, turn)
+        except (Overtaken, StoreDamaged) as exc:  # `postroom check` says more about a damage
+            log.warning("who joined and left %s was not counted: %s", name, exc)
         seconds: dict[str, Value] = {"Seconds": clock.monotonic() - began}
         await self._growth.merge(Entity(LATEST, name, seconds))
         return figures

@@ -184,12 +184,20 @@ def movement_of(act: str, details: str, *, is_over: bool = False) -> Movement | 
         return None if is_over else Movement(removed=1)
     if act != ConsentAction.SIGNED_UP and act != ConsentAction.IMPORTED and act not in _BY_TEAM:
         return None
-    origin = msgspec.json.decode(details, type=ConsentDetails).origin if details else ""
+    origin = _origin(details)
     if act == ConsentAction.IMPORTED or origin == BY_IMPORT.origin:
         return Movement(imported=1)
     if origin == BY_API.origin:
         return Movement(api=1)
     return Movement(form=1) if act == ConsentAction.SIGNED_UP else Movement(team=1)
+
+
+def _origin(details: str) -> str:
+    """Return where an entry came from; "" if its details were erased or damaged."""
+    try:
+        return msgspec.json.decode(details, type=ConsentDetails).origin if details else ""
+    except msgspec.DecodeError:
+        return ""
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):

@@ -99,6 +99,13 @@ class MessageResults(msgspec.Struct, frozen=True):
 NO_RESULTS = MessageResults()
 
 
+class ComparedResults(msgspec.Struct, frozen=True):
+    """The results of a message, and what is usual for its list; None with too few messages."""
+
+    results: MessageResults
+    comparison: Comparison | None
+
+
 class SentMessage(msgspec.Struct, frozen=True):
     """A finished message with its results."""
 
@@ -151,12 +158,36 @@ class ResultService:
         ranked = tuple(sorted(links, key=lambda each: -each.clicks))
         return msgspec.structs.replace(results, links=ranked, people=people)
 
-    async def comparison(self, message: Message) -> Comparison | None:
+    async def compared(
+        self,
+        message: Message,
+        *,
+        accepted: int | None = None,
+        sees: Callable[[Message], bool] | None = None,
+    ) -> ComparedResults:
+        """Return the results of a message as pages, API and command line show them, compared with
+        earlier messages that someone sees.
+
+        `accepted` is how many emails were accepted until now, if the caller knows that of a message
+        that is not finished; otherwise they are counted.
+        """
+        results = await self.of_message(message)
+        if message.counts is None and message.queued_at is not None:
+            if accepted is None:
+                accepted = await self._figures.accepted(message)
+            results = msgspec.structs.replace(results, accepted=accepted)
+        return ComparedResults(results, await self.comparison(message, sees))
+
+    async def comparison(
+        self, message: Message, sees: Callable[[Message], bool] | None = None
+    ) -> Comparison | None:
         """Return the medians of the messages of its list before this one; None if they are too
         few, or nothing of it was sent yet."""
         if message.status is MessageStatus.DRAFT or message.queued_at is None:
             return None
-        earlier = await self.newest(COMPARED, list_name=message.list_name, before=message)
+        earlier = await self.newest(
+            COMPARED, list_name=message.list_name, before=message, sees=sees
+        )
         return comparison_with([(each.sent_at, each.results) for each in earlier])
 
     async def newest(

@@ -126,7 +126,7 @@ class DeliveryFigureService:
             texts.setdefault(each.kind, each.diagnostic)
             if each.address:
                 providers[each.digest] = provider_of(each.address)
-        accepted = (await self._outcomes.counts(message)).accepted
+        accepted = await self.accepted(message)
         by_provider = await self._accepted_by_provider(message, accepted)
         figures = MessageFigures(
             _figures(accepted, kinds, None),
@@ -157,6 +157,10 @@ class DeliveryFigureService:
             return MessageFigures()
         found = await self._table.get(_PARTITION, _row(message))
         return MessageFigures() if found is None else _message_figures(found)
+
+    async def accepted(self, message: Message) -> int:
+        """Return how many emails of a message have been accepted until now."""
+        return (await self._outcomes.counts(message)).accepted
 
     async def newest(
         self,

@@ -113,12 +113,10 @@ def hours_of(
 
 async def results_of(visit: Visit, message: Message, counts: Counts) -> dict[str, Any]:
     """Return what the results on the page of a message and on its report show."""
-    results = await visit.services.results.of_message(message)
-    if message.counts is None:  # not finished: as many as were accepted until now
-        results = msgspec.structs.replace(results, accepted=counts.accepted)
-    comparison = None
-    if results.accepted:
-        comparison = await visit.services.results.comparison(message)
+    found = await visit.services.results.compared(
+        message, accepted=counts.accepted, sees=visit.messages.sees
+    )
+    results, comparison = found.results, found.comparison
     timeline = timeline_of(results.engagement)
     sent_at = message.queued_at or message.due_at
     providers = sorted(results.delivery.providers.items(), key=lambda each: -each[1].accepted)
@@ -149,8 +147,8 @@ async def report(visit: Visit) -> Response:
 
 async def results_file(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
-    found = await visit.services.results.of_message(message)
-    results = describe_results(found, await visit.services.results.comparison(message))
+    found = await visit.services.results.compared(message, sees=visit.messages.sees)
+    results = describe_results(found)
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(("number", "of", "count"))

@@ -42,8 +42,8 @@ async def read_results(request: Request, ref: RefPath) -> Response:
     medians of the list's last ten messages before this one."""
     services = services_of(request)
     message = await services.messages.get(ref)
-    results = await services.results.of_message(message)
-    return respond(describe_results(results, await services.results.comparison(message)))
+    sees = messages_of(request).sees
+    return respond(describe_results(await services.results.compared(message, sees=sees)))
 
 
 @router.get("/results", **call(Scope.MESSAGES, ResultsOverTimeResource, 404, right=ListRight.VIEW))
