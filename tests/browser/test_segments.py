@@ -117,6 +117,16 @@ async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site)
         await values.fill("Ulm\nBern\n")
         expected = 'not (age >= 40 or city in ("Ulm", "Bern")) and plan contains "fr"'
         await expect(rule).to_have_value(expected)
+        # Values stay as they are written, also an empty one, while another row is edited.
+        await rule.fill('city contains " x " and city != "" and age > 1 and city in ("", "Ulm")')
+        await expect(page.locator(".builder-row")).to_have_count(4, timeout=PATIENCE)
+        await page.locator(".builder-row").nth(2).get_by_label("Value").fill("2")
+        kept = 'city contains " x " and city != "" and age > 2 and city in ("", "Ulm")'
+        await expect(rule).to_have_value(kept)
+        await page.locator(".builder-row").nth(1).get_by_label("Value").fill(" ")
+        await expect(rule).to_have_value(kept.replace('!= ""', '!= " "'))
+        await page.locator(".builder-row").nth(1).get_by_label("Value").fill("")
+        await expect(rule).to_have_value(kept.replace('city != "" and ', ""))
         await rule.fill("age >=")
         await expect(page.locator("#count")).to_contain_text("ends too early", timeout=PATIENCE)
         await rule.fill("age >= 40")

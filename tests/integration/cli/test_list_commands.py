@@ -221,8 +221,10 @@ def test_fields_and_segments(cli: CommandLine, news: str) -> None:
     assert cli.json("segment", "show", news, "pros")["rule"] == "age > 40"
     cli.ok("segment", "delete", news, "pros", "--yes")
     assert cli.fails("segment", "show", news, "pros") == "there is no segment 'pros'"
-    cli.ok("field", "remove", news, "age")
+    asked = cli.run("field", "remove", news, "age")
+    assert "1 subscriber has a value." in asked.stderr
     assert cli.fails("field", "remove", news, "age") == "there is no field 'age'"
+    assert cli.fails("field", "remove", news, "age", "--yes") == "there is no field 'age'"
 
 
 def test_the_emails_of_a_list_are_shown_written_and_reset(cli: CommandLine) -> None:

@@ -10,6 +10,7 @@ from postroom.domain.messages.messages import Message
 from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentLedger, LedgerReport
 from postroom.services.audience.consent.ledger_rows import PREFIXES
+from postroom.services.audience.former_rows import FORMERLY
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity, Insert, KeyRange, Store
@@ -77,7 +78,7 @@ async def check_pairs(store: Store, name: str) -> set[str]:
         if row.row.startswith("guid:")
     }
     assert by_email == by_guid
-    entries = [row for row in rows if row.row.startswith(PREFIXES)]
+    entries = [row for row in rows if row.row.startswith((*PREFIXES, FORMERLY))]
     others = len(rows) - len(entries) - 2 * len(by_email)
     assert others <= 1, "nothing but the list's own row beside them"
     ledger = ConsentLedger(store).faults(ListName(name), LedgerReport())

@@ -193,6 +193,20 @@ async def test_the_form_for_a_clients_site_signs_up(site: Site, editor: Visitor)
     assert not (await site.services.subscriptions.get("garden", "a@example.com")).verified
 
 
+async def test_the_form_for_a_clients_site_is_in_the_lists_language(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.lists.edit(
+        "garden", language="de", ask_name=True, privacy_url="https://example.com/privacy"
+    )
+    page = await editor.get(PAGE)
+    [snippet] = re.findall(r'<code id="form">(.*?)</code>', page.text, re.DOTALL)
+    form = html.unescape(snippet)
+    for text in ("Ihre E-Mail-Adresse", "Vorname", "Datenschutz"):
+        assert text in form
+    assert not re.search("Email address|First name|Privacy|Subscribe<", form)
+
+
 async def test_a_viewer_may_not(site: Site, editor: Visitor) -> None:
     viewer = await site.user(Role.VIEWER)
     for path in (PAGE, f"{PAGE}/preview", BRAND, f"{BRAND}/preview"):

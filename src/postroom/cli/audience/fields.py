@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,9 +12,13 @@ from postroom.cli.support.running import call, with_settings
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import LONGEST_TEXT, Field
 from postroom.domain.audience.lists import EVERY_LIST
+from postroom.domain.errors import NoSuch
 from postroom.services.resources.audience import describe_field
 
+_COUNT_SECONDS: Final = 60.0
+
 if TYPE_CHECKING:
+    from postroom.services.audience.fields.field_changes import ValueCount
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -119,15 +123,34 @@ def rename(settings: Settings, list_name: str, name: str, new_name: str, as_json
 @fields.command()
 @click.argument("list_name", metavar="LIST")
 @click.argument("name")
+@output.yes_option
 @output.json_option
 @with_settings
-def remove(settings: Settings, list_name: str, name: str, as_json: bool) -> None:
-    """Remove a field from a list. Its values are hidden, and reappear with it."""
+def remove(settings: Settings, list_name: str, name: str, yes: bool, as_json: bool) -> None:
+    """Remove a field from a list. Its values are hidden, and reappear with it.
+
+    Asks first, and says how many subscribers have a value.
+    """
+    if not yes:
+        found = call(settings, lambda s: _values_of(s, list_name, name))
+        have = "has" if found.count == 1 else "have"
+        people = f"{output.counted(found.count, 'subscriber')} {have} a value."
+        shown = people if found.is_exact else f"More than {people}"
+        output.note(f"{shown} Values reappear with a field of the same name and type.")
+        output.confirm(f"Remove the field {name} of {_shown(list_name)}?", yes=yes)
     call(settings, lambda s: s.field_changes.remove(list_name, name))
     if as_json:
         output.print_json({"list": list_name, "removed": name})
     else:
         output.say(f"Field {name} removed from {_shown(list_name)}.")
+
+
+async def _values_of(services: Services, list_name: str, name: str) -> ValueCount:
+    """Count the values of a field. `NoSuch` list or field."""
+    declared = (await services.fields.get(list_name)).fields.own
+    if all(each.name != name for each in declared):
+        raise NoSuch("field", name)
+    return await services.field_changes.count_values(list_name, name, seconds=_COUNT_SECONDS)
 
 
 def _shown(list_name: str) -> str:

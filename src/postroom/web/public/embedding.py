@@ -23,7 +23,7 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.audience.form_properties import consent_version, origin_of
 from postroom.domain.audience.lists import MailingList
 from postroom.translations import Translator
-from postroom.web.public.field_inputs import PREFIX
+from postroom.web.public.field_inputs import PREFIX, label_of
 from postroom.web.public.visitor import Visitor
 from postroom.web.rendering.templating import STATIC
 from postroom.web.requests.views import View
@@ -143,13 +143,14 @@ def script_snippet(base_url: str, mailing_list: MailingList) -> str:
 
 
 def form_snippet(base_url: str, mailing_list: MailingList, fields: Sequence[Field] = ()) -> str:
-    """Return the HTML of a form that needs no script and no API key."""
+    """Return the HTML of a form that needs no script and no API key, in the list's language."""
+    _ = Translator(mailing_list.language)
     lines = [
         f'<form method="post" action="{escape(f"{base_url}/subscribe")}">',
         f'  <input type="hidden" name="list" value="{escape(mailing_list.name)}">',
-        '  <label>Email address <input type="email" name="email" required autocomplete="email">'
-        "</label>",
-        *(f"  {_input(each, mailing_list.language)}" for each in fields),
+        f"  <label>{escape(_('Your email address'))}"
+        ' <input type="email" name="email" required autocomplete="email"></label>',
+        *(f"  {_input(each, _)}" for each in fields),
     ]
     if mailing_list.consent_text:
         version, text = (
@@ -161,25 +162,26 @@ def form_snippet(base_url: str, mailing_list: MailingList, fields: Sequence[Fiel
             f" {text}</label>"
         )
     if mailing_list.ask_tracking:
-        text = escape(tracking_text(Translator(mailing_list.language)))
+        text = escape(tracking_text(_))
         lines.append(
             f'  <label><input type="checkbox" name="{TRACKING}" value="yes"> {text}</label>'
         )
     if mailing_list.privacy_url:
-        lines.append(f'  <a href="{escape(mailing_list.privacy_url)}">Privacy policy</a>')
+        privacy = escape(_("Privacy policy"))
+        lines.append(f'  <a href="{escape(mailing_list.privacy_url)}">{privacy}</a>')
     lines += [
         "  <!-- Hidden from people. Submissions that fill it in are ignored. -->",
         f'  <input type="text" name="{HONEYPOT}" tabindex="-1" autocomplete="off"'
         ' aria-hidden="true"',
         '         style="position: absolute; left: -9999px">',
-        '  <button type="submit">Subscribe</button>',
+        f'  <button type="submit">{escape(_("Subscribe"))}</button>',
         "</form>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _input(field: Field, language: str) -> str:
-    name, label = escape(PREFIX + field.name), escape(field.label_in(language))
+def _input(field: Field, _: Translator) -> str:
+    name, label = escape(PREFIX + field.name), escape(label_of(field, _))
     required = " required" if field.required else ""
     match field.type:
         case FieldType.BOOLEAN:

@@ -60,7 +60,7 @@ def shown_inputs(
     return [
         FieldInput(
             each,
-            _label(each, _),
+            label_of(each, _),
             tuple(map(printable, _texts(values.get(each.name)))),
             problems.get(PREFIX + each.name, ""),
         )
@@ -115,7 +115,8 @@ def too_large(typed: Mapping[str, Any], _: Translator) -> dict[str, str]:
     return {PREFIX + longest: _("Please check this entry.")}
 
 
-def _label(field: Field, _: Translator) -> str:
+def label_of(field: Field, _: Translator) -> str:
+    """Return the label of a field in the language of the texts."""
     if field.name == "first_name":
         return _("First name")
     if field.name == "last_name":

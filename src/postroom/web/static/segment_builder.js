@@ -38,7 +38,9 @@
 
   function rowText(row) {
     const type = fields.get(row.field)?.type ?? "text";
-    const values = row.values.map((each) => each.trim()).filter(Boolean);
+    const isTyped = isText(type) && !["received", "within"].includes(row.operator);
+    // An empty text counts only if the rule has one: an input that is not filled in yet is no value.
+    const values = (isTyped ? row.values : row.values.map((each) => each.trim())).filter((each) => each || (isTyped && row.hasEmpty));
     if (!values.length && !WITHOUT_VALUE.includes(row.operator)) return "";
     const written = values.map((each) => (isText(type) ? quoted(each) : each));
     const not = row.negated ? "not " : "";
@@ -83,7 +85,8 @@
   function valueInputs(row) {
     const field = fields.get(row.field);
     if (WITHOUT_VALUE.includes(row.operator)) return [];
-    const set = (value) => { row.values = [value]; write(); };
+    const setAll = (values) => { Object.assign(row, { values, hasEmpty: false }); write(); };
+    const set = (value) => setAll([value]);
     if (PERIODS.includes(row.operator)) {
       const number = element("input", { type: "number", min: 1, max: 100000, value: row.values[0] ?? "", ariaLabel: "Number" });
       number.addEventListener("input", () => set(number.value));
@@ -92,7 +95,7 @@
     }
     if (SEVERAL.includes(row.operator)) {
       const area = element("textarea", { rows: 2, value: row.values.join("\n"), ariaLabel: "Values, one per line", placeholder: "One per line" });
-      area.addEventListener("input", () => { row.values = area.value.split("\n"); write(); });
+      area.addEventListener("input", () => setAll(area.value.split("\n")));
       return [area];
     }
     if (OF_MESSAGES.includes(row.operator) && field.messages.length) {
@@ -125,7 +128,7 @@
       const isSame = fields.get(name).type === fields.get(row.field)?.type;
       row.field = name;
       if (!fields.get(name).operators.includes(row.operator)) Object.assign(row, { operator: fields.get(name).operators[0], negated: false });
-      if (!isSame) row.values = [];
+      if (!isSame) Object.assign(row, { values: [], hasEmpty: false });
       redraw(".builder-row", row);
     });
     const operators = (fields.get(row.field)?.operators ?? []).flatMap((each) => {
@@ -208,7 +211,11 @@
   function read(given) {
     tree = given;
     if (!tree.parts.length) tree.parts.push({ kind: "row", field: fields.keys().next().value, operator: "contains", values: [] });
-    const complete = (group) => group.parts.forEach((each) => (each.kind === "row" ? (each.values ??= []) : complete(each)));
+    const complete = (group) => group.parts.forEach((each) => {
+      if (each.kind !== "row") return complete(each);
+      each.values ??= [];
+      each.hasEmpty = each.values.includes("");
+    });
     complete(tree);
     builder.replaceChildren(groupOf(tree, null));
     builder.hidden = false;

@@ -154,7 +154,8 @@ async def test_an_export_has_the_fields_and_can_be_imported_unchanged(services: 
     assert counts(await take(services, text)) == (0, 0, 2, 0)
     await services.subscriptions.remove("news", "ann@b.org")
     assert counts(await take(services, text)) == (1, 0, 1, 0)
-    assert await values(services, "ann@b.org") == attributes
+    known = await values(services, "ann@b.org")
+    assert known == {**attributes, "source": "team"}, "an export says where people came from"
 
 
 async def test_a_segment_is_exported_alone(services: Services) -> None:

@@ -140,7 +140,10 @@ async def read_shared_fields(request: Request) -> Response:
 async def declare_shared_fields(
     request: Request, body: Annotated[list[NewField], InBody(max_length=MOST_FIELDS)]
 ) -> Response:
-    """Replace the fields of all lists. No list may declare a field with the same name."""
+    """Replace the fields of all lists. No list may declare a field with the same name.
+
+    The values of a field that is left out are hidden, and reappear with the field.
+    """
     return await _declare(request, EVERY_LIST, body)
 
 

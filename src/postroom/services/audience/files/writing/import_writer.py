@@ -348,12 +348,15 @@ class ImportWriter:
         if self._existing is Existing.KEEP:
             return old
         given: dict[str, Any] = msgspec.json.decode(attributes)
+        fills = self._existing is Existing.FILL_GAPS
+        if old.source and (fills or given.get("source") == old.source):
+            given.pop("source", None)  # it is known, or the file is an export of ours
         merged = {**old.attributes, **given}
-        if self._existing is Existing.FILL_GAPS:
+        if fills:
             merged = {**given, **old.attributes}
         for name, former in self.former_names.items():
             if name in given and former in old.attributes:
-                is_gap = self._existing is Existing.FILL_GAPS and name not in old.attributes
+                is_gap = fills and name not in old.attributes
                 del merged[name if is_gap else former]
         try:
             return msgspec.structs.replace(old, attributes=check_size(merged))
