@@ -150,6 +150,7 @@ class Columns:
         self.verified = self._place(Meaning.VERIFIED)
         self.blocked = self._place(Meaning.BLOCKED)
         self.foreign_id = self._place(Meaning.FOREIGN_ID)
+        self.left_at = self._place(Meaning.HAS_UNSUBSCRIBED)
         self.fields = self._field_columns(plan, chosen)
         self._least = plan.least or _least(self.tool)
         # A column can fill a field, too. Then its words need not be those of a status.
