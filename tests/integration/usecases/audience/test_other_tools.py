@@ -311,6 +311,20 @@ async def test_columns_are_used_as_chosen(services: Services) -> None:
     assert skipped.ignored_columns == ["city"]
 
 
+async def test_columns_with_names_that_are_alike_are_chosen_one_by_one(
+    services: Services,
+) -> None:
+    text = "email,Size,size_,SIZE?\nann@b.org,1,2,3\n"
+    columns = {"Size": "new:integer", "size_": "skip", "SIZE?": "new:text"}
+    report = await take(services, text.encode(), columns=columns)
+    assert report.ignored_columns == ["size_"]
+    ann = await services.subscriptions.get("news", "ann@b.org")
+    assert sorted(map(str, ann.attributes.values())) == ["1", "3"]
+    # A name that no column has exactly stands for all that are alike.
+    report = await take(services, text.encode(), columns={"s.i.z.e": "skip"})
+    assert report.ignored_columns == ["Size", "size_", "SIZE?"]
+
+
 async def test_tags_become_a_field_with_choices(services: Services, store: Store) -> None:
     data = mailchimp(3)
     first = await take(services, data, create_fields=True)
