@@ -15,7 +15,7 @@ from postroom.services.messages.message_contents import NewBodies
 from postroom.wiring import Services
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import running_site
-from tests.web.world import LIST, World, furnished
+from tests.web.world import FIELDS, LIST, World, furnished
 
 MANY, FEW = 1_000_000, 10_000
 FEW_LIST, SMALL_LIST = "ten-thousand", "small"
@@ -23,6 +23,8 @@ MESSAGES = 1000
 OPEN_MESSAGES = 100
 OTHER_LISTS = 40
 RECORDS = 3000
+SEGMENTS = {"tenth": 'town starts with "Town 1" and plan = "Pro"', "nobody": 'town = "Nowhere"'}
+_HEADER = "email,verified,first_name,town,born,plan,topics"
 _BODIES = NewBodies("<p>Hello</p>", "Hello")
 
 
@@ -50,13 +52,23 @@ async def filled(folder: Path, effort: Effort) -> World:
         return world
 
 
+def _line(number: int) -> str:
+    """Return a line with five fields, whose cells repeat as those of people do."""
+    born = f"{1950 + number % 50}-{number % 9 + 1:02}-{number % 28 + 1:02}"
+    plan, topics = ("Pro", "Art|Music") if number % 3 else ("Free", "Art")
+    person = f"Name{number % 20_000},Town {number % 300}"
+    return f"{member(number)},true,{person},{born},{plan},{topics}"
+
+
 async def _subscribers(services: Services, effort: Effort) -> None:
     await services.lists.create(FEW_LIST, "Ten thousand", "few@example.com")
+    await services.fields.declare(FEW_LIST, FIELDS)
     for name, count in ((LIST, effort.size(MANY)), (FEW_LIST, effort.size(FEW))):
-        lines = (f"{member(number)},true" for number in range(count))
-        file = io.BytesIO("\n".join(["email,verified", *lines]).encode())
+        file = io.BytesIO("\n".join([_HEADER, *map(_line, range(count))]).encode())
         report = await services.imports.import_csv(name, file)
-        assert report.added == count, report
+        assert (report.added, report.ignored_columns) == (count, []), report
+        for segment, rule in SEGMENTS.items():
+            await services.segments.create(name, segment, rule)
     for number in range(OTHER_LISTS):
         await services.lists.create(f"list-{number:02}", f"List {number}", "other@example.com")
 

@@ -14,7 +14,7 @@ import httpx2
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.web import drafts
-from bench.web.large_site import FEW, FEW_LIST, MANY, filled, member
+from bench.web.large_site import FEW, FEW_LIST, MANY, SEGMENTS, filled, member
 from bench.web.servers import POSTROOM, serving
 from postroom.web.app import VIEWS
 from postroom.web.requests.cookies import cookies_at
@@ -26,6 +26,7 @@ REQUESTS = 20  # of each batch
 INDEX_ROUNDS = 60
 PAGE_P95 = 100.0  # milliseconds
 _SHOWN = 12
+_COLUMNS = "first_name,town,born,plan,topics"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ def _addresses(world: World, effort: Effort) -> Iterator[str]:
     middle = member(effort.size(MANY) // 2)
     yield f"/lists/{LIST}/subscribers/{middle}"
     yield f"/lists/{LIST}/subscribers?state=blocked"
+    for segment in SEGMENTS:
+        yield f"/lists/{LIST}/subscribers?segment={segment}&columns={_COLUMNS}"
     yield f"/trace?email={middle}"
     yield f"/messages/{world.names['running']}/emails?q={middle}"
     for text in ("member", middle, "number 5", "example.com"):
@@ -113,6 +116,8 @@ def _indexes(client: httpx2.Client) -> list[Figure]:
     for what, query in (
         ("subscriber index", ""),
         ("subscriber index, search by prefix", "?q=member0005"),
+        ("subscriber index with the values of fields", f"?columns={_COLUMNS}"),
+        ("subscriber index, a segment", f"?segment=tenth&columns={_COLUMNS}"),
         ("subscriber index, confirmed only", "?state=verified"),
         ("subscriber index, blocked only (hardly anybody)", "?state=blocked"),
         ("subscriber index, to be sorted (which only the short one is)", "?sort=-since"),

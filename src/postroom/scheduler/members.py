@@ -21,6 +21,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.personal.conditions import HOLDS
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.audience.targeting.key_ranges import EVERY_ROW, KeyRanges, within
 from postroom.services.audience.targeting.merged_lists import PeopleReader
 from postroom.services.audience.targeting.selection import Selection
 from postroom.services.entities import AttributeRow, SubscriberRow
@@ -29,7 +30,6 @@ from postroom.storage import KeyRange, Table
 _WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
 _REFUSED_AT_ONCE: Final = 100
-_EVERY_ROW: Final = KeyRange.prefix(entities.EMAIL_PREFIX)
 
 
 class Members(msgspec.Struct, frozen=True):
@@ -114,28 +114,30 @@ class UsedFields(msgspec.Struct, frozen=True):
 class ListMembers:
     """Everybody on a list who may receive messages."""
 
+    _ranges: KeyRanges = (EVERY_ROW,)
+
     def __init__(self, table: Table, name: ListName, fields: UsedFields) -> None:
         self._table = table
         self._name = name
         self._fields = fields
 
     async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
-        start = _EVERY_ROW.start if key is None else entities.key_after(entities.email_row(key))
+        behind = None if key is None else entities.key_after(entities.email_row(key))
+        left = within(self._ranges, behind)
         found: list[tuple[str, SubscriberRow]] = []
-        while True:
-            more, last = await self._read(KeyRange(start, _EVERY_ROW.stop))
+        while left and len(found) * 2 < _WINDOW:
+            more, last = await self._read(left[0])
             check()
             found += more
-            if last is None or len(found) * 2 >= _WINDOW:
-                return self._fields.members(found)
-            start = entities.key_after(last)
+            left = left[1:] if last is None else within(left, entities.key_after(last))
+        return self._fields.members(found)
 
     async def _read(
-        self, within: KeyRange
+        self, rows_of: KeyRange
     ) -> tuple[Iterable[tuple[str, SubscriberRow]], str | None]:
         """Return recipients among the next rows, and the last of these rows if more may follow."""
         # Without a filter: the store would have to look into each row, and most may receive it.
-        rows = await self._table.read(self._fields.row, self._name, within, limit=_WINDOW)
+        rows = await self._table.read(self._fields.row, self._name, rows_of, limit=_WINDOW)
         chosen = [(row, each) for row, each in rows.items() if each.may_receive]
         return chosen, next(reversed(rows)) if len(rows) == _WINDOW else None
 
@@ -148,11 +150,12 @@ class SelectedMembers(ListMembers):
     ) -> None:
         super().__init__(table, name, fields)
         self._selection = selection
+        self._ranges = selection.ranges
 
     async def _read(
-        self, within: KeyRange
+        self, rows_of: KeyRange
     ) -> tuple[Iterable[tuple[str, SubscriberRow]], str | None]:
-        rows = await self._table.read(AttributeRow, self._name, within, limit=_WINDOW)
+        rows = await self._table.read(AttributeRow, self._name, rows_of, limit=_WINDOW)
         exclusions = await self._selection.exclusions(rows)
         chosen = [(row, each) for row, each in rows.items() if exclusions[row] is None]
         return chosen, next(reversed(rows)) if len(rows) == _WINDOW else None
@@ -179,7 +182,9 @@ class MembersOfLists:
     async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
         if self._reader is None or key != self._last:
             behind = None if key is None else entities.email_row(key)
-            self._reader = PeopleReader(self._table, self._names, AttributeRow, behind)
+            self._reader = PeopleReader(
+                self._table, self._names, AttributeRow, behind, self._selection.ranges
+            )
         reader, found = self._reader, Members({}, {}, {}, {})
         while not reader.is_at_end and len(found.guids) * 2 < _WINDOW:
             people = await reader.read()

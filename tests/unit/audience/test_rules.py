@@ -320,6 +320,10 @@ def comparison(draw: st.DrawFn) -> Rule:
     if operator is Operator.WITHIN:
         period = Period(draw(st.integers(1, 4)), draw(st.sampled_from(Unit)))
         return Comparison(name, operator, period=period)
+    if name == "email" and operator in (Operator.STARTS_WITH, Operator.EQUAL, Operator.IN):
+        literal = st.sampled_from(["USER", "user00000", "User000003@example.com", "ß", ""])
+        more = draw(st.lists(literal, max_size=2)) if operator is Operator.IN else []
+        return Comparison(name, operator, (draw(literal), *more))
     literal = literals[FieldType.TEXT if kind is FieldType.CHOICES else kind]
     if operator in (Operator.EMPTY, Operator.NOT_EMPTY):
         values: tuple[Any, ...] = ()

@@ -38,7 +38,7 @@
 
   function rowText(row) {
     const type = fields.get(row.field)?.type ?? "text";
-    const isTyped = isText(type) && !["received", "within"].includes(row.operator);
+    const isTyped = isText(type) && ![...OF_MESSAGES, ...PERIODS].includes(row.operator);
     // An empty text counts only if the rule has one: an input that is not filled in yet is no value.
     const values = (isTyped ? row.values : row.values.map((each) => each.trim())).filter((each) => each || (isTyped && row.hasEmpty));
     if (!values.length && !WITHOUT_VALUE.includes(row.operator)) return "";

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from postroom import clock
+from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files import archives
 from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import ImportReport
+from postroom.services.audience.signup.departures import Departures
 from postroom.storage import KeyRange, Store
 from postroom.wiring import Services
 from tests.integration.usecases.audience.test_csv_imports import (
@@ -109,6 +112,9 @@ async def test_an_archive_of_mailchimp_is_imported_twice(services: Services, sto
         "signed up 2019-05-04 10:00:00 from 203.0.113.3,"
         " confirmed 2019-06-04 11:00:00 from 198.51.100.7"
     )
+    left = datetime(2021, 1, 1, tzinfo=UTC)
+    name = (await services.lists.get("news")).name
+    assert await Departures(store).left_at(name, Address("u3@example.com")) == left
     cleaned = await services.subscriptions.get("news", "c0@example.com")
     assert cleaned.blocked == "suppressed: hard bounce"
 
@@ -116,6 +122,26 @@ async def test_an_archive_of_mailchimp_is_imported_twice(services: Services, sto
     again = await take(services, data)
     assert (again.added, again.updated, again.unsubscribed, again.rejected) == (0, 0, 0, 0)
     assert await everything(store) == before
+
+
+async def test_the_time_of_a_departure_is_kept_if_it_can_be_one(
+    services: Services, store: Store
+) -> None:
+    name = (await services.lists.get("news")).name
+    before = clock.now()
+    data = (
+        "email,unsubscribed at,verified\nann@b.org,2020-02-03T04:05:06Z,\nbob@b.org,yes,\n"
+        "cid@b.org,2999-01-01 00:00:00,\nann@b.org,2021-01-01,\ndan@b.org,2020-02-03\n"
+    )
+    await take(services, data.encode())
+    departures = Departures(store)
+    said = datetime(2020, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert await departures.left_at(name, Address("ann@b.org")) == said
+    assert await departures.left_at(name, Address("dan@b.org")) == datetime(2020, 2, 3, tzinfo=UTC)
+    for other in ("bob@b.org", "cid@b.org"):
+        left_at = await departures.left_at(name, Address(other))
+        assert left_at is not None
+        assert before <= left_at <= clock.now()
 
 
 async def test_somebody_who_is_subscribed_here_leaves_if_they_left_there(
@@ -283,6 +309,20 @@ async def test_columns_are_used_as_chosen(services: Services) -> None:
     email = "email,city\nann@b.org,Rome\n"
     skipped = await take(services, email.encode(), columns={"city": "skip"})
     assert skipped.ignored_columns == ["city"]
+
+
+async def test_columns_with_names_that_are_alike_are_chosen_one_by_one(
+    services: Services,
+) -> None:
+    text = "email,Size,size_,SIZE?\nann@b.org,1,2,3\n"
+    columns = {"Size": "new:integer", "size_": "skip", "SIZE?": "new:text"}
+    report = await take(services, text.encode(), columns=columns)
+    assert report.ignored_columns == ["size_"]
+    ann = await services.subscriptions.get("news", "ann@b.org")
+    assert sorted(map(str, ann.attributes.values())) == ["1", "3"]
+    # A name that no column has exactly stands for all that are alike.
+    report = await take(services, text.encode(), columns={"s.i.z.e": "skip"})
+    assert report.ignored_columns == ["Size", "size_", "SIZE?"]
 
 
 async def test_tags_become_a_field_with_choices(services: Services, store: Store) -> None:

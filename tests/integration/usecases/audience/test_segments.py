@@ -62,6 +62,43 @@ async def test_a_rule_selects_the_same_people_in_preview_selection_and_explanati
         assert found.reason.holds == (email in expected)
 
 
+async def test_a_rule_about_the_beginning_of_addresses_reads_only_those(
+    services: Services,
+) -> None:
+    names = [f"x{number:04}" for number in range(1200)] + ["anna", "Ann", "straße", "STRASSE"]
+    lines = "".join(f"{name}@example.org\n" for name in names)
+    await services.imports.import_csv(NEWS, io.BytesIO(f"email\n{lines}".encode()))
+    for rule, expected in (
+        ('email starts with "ANN"', ["Ann", "anna"]),
+        ('email = "anna@example.org"', ["anna"]),
+        ('email starts with "strasse"', ["STRASSE", "straße"]),
+        ('email in ("x0007@example.org", "x0009@example.org")', ["x0007", "x0009"]),
+        ('email starts with "y"', []),
+    ):
+        people = [f"{name}@example.org" for name in expected]
+        counted = await services.segments.count(NEWS, rule, seconds=60)
+        assert (counted.count, counted.sample, counted.next) == (len(people), people, None), rule
+        assert counted.looked_at <= 10, rule
+        assert await selected(services, rule) == people
+        await services.segments.create(NEWS, "some", rule)
+        found = await services.segments.subscribers(NEWS, "some")
+        assert [each.address async for each in found] == people
+        page = await services.segments.find(NEWS, "some", limit=1)
+        assert [each.address for each in page.subscribers] == people[:1]
+        if page.next is not None:
+            page = await services.segments.find(NEWS, "some", after=page.next)
+            assert [each.address for each in page.subscribers] == people[1:]
+        exact = await services.segments.find(NEWS, "some", prefix="x")
+        assert [each.address for each in exact.subscribers] == [p for p in people if p[0] == "x"]
+        await services.segments.remove(NEWS, "some")
+    counted = await services.segments.count(NEWS, 'email starts with "x"', seconds=0)
+    assert (counted.looked_at, counted.next) == (1000, "x0999@example.org")
+    rest = await services.segments.count(
+        NEWS, 'email starts with "x"', after=counted.next or "", seconds=60
+    )
+    assert (rest.count, rest.next) == (200, None)
+
+
 async def test_a_long_list_is_read_to_its_end_and_the_sample_is_short(services: Services) -> None:
     lines = b"".join(b"x%05d@example.org\n" % number for number in range(2500))
     await services.imports.import_csv(NEWS, io.BytesIO(b"email\n" + lines))

@@ -20,7 +20,7 @@ line with an unknown status is rejected: an unknown word verifies nobody.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -142,14 +142,15 @@ class Columns:
 
     def __init__(self, header: str, plan: ColumnPlan | None = None) -> None:
         plan = plan or ColumnPlan()
-        chosen = {squeezed(name): choice for name, choice in plan.chosen.items()}
-        self.delimiter, self.names = _parse_header(header, chosen)
+        self.delimiter, self.names = _parse_header(header, frozenset(map(squeezed, plan.chosen)))
+        chosen = _chosen_for(self.names, plan.chosen)
         self.tool = recognise(self.names)
         self.email = _email_column(self.names, chosen)
         self._meanings = self._find_meanings(chosen)
         self.verified = self._place(Meaning.VERIFIED)
         self.blocked = self._place(Meaning.BLOCKED)
         self.foreign_id = self._place(Meaning.FOREIGN_ID)
+        self.left_at = self._place(Meaning.HAS_UNSUBSCRIBED)
         self.fields = self._field_columns(plan, chosen)
         self._least = plan.least or _least(self.tool)
         # A column can fill a field, too. Then its words need not be those of a status.
@@ -160,13 +161,13 @@ class Columns:
             if each in STATUSES
         ]
 
-    def _find_meanings(self, chosen: Mapping[str, ColumnChoice]) -> dict[int, Meaning]:
+    def _find_meanings(self, chosen: Mapping[int, ColumnChoice]) -> dict[int, Meaning]:
         """Return the columns that have a meaning of their own, in order."""
         names = list(map(str.lower, self.names))
         found: dict[int, Meaning] = {self.email: Meaning.ADDRESS}
         for place, name in enumerate(map(squeezed, names)):
-            if name in chosen:
-                found.setdefault(place, chosen[name].meaning)
+            if place in chosen:
+                found.setdefault(place, chosen[place].meaning)
             elif self.tool is not None and name in self.tool.columns:
                 found.setdefault(place, self.tool.columns[name])
         for meaning, usual in ((Meaning.VERIFIED, _VERIFIED_NAMES), (Meaning.BLOCKED, (BLOCKED,))):
@@ -181,16 +182,14 @@ class Columns:
     def _place(self, meaning: Meaning) -> int | None:
         return next((place for place, each in self._meanings.items() if each is meaning), None)
 
-    def _field_columns(self, plan: ColumnPlan, chosen: Mapping[str, ColumnChoice]) -> FieldColumns:
+    def _field_columns(self, plan: ColumnPlan, chosen: Mapping[int, ColumnChoice]) -> FieldColumns:
         picked = {
-            place: choice
-            for place, name in enumerate(self.names)
-            if (choice := chosen.get(squeezed(name))) and choice.meaning is Meaning.FIELD
+            place: choice for place, choice in chosen.items() if choice.meaning is Meaning.FIELD
         }
         free = {
             place: name
             for place, name in enumerate(self.names)
-            if squeezed(name) not in chosen
+            if place not in chosen
             and squeezed(name) not in _OF_AN_EXPORT
             and self._meanings.get(place) in (None, *STATUSES)
         }
@@ -288,8 +287,20 @@ def unread_columns(header: str) -> list[FileColumn]:
 # -- header ---------------------------------------------------------------------------------------
 
 
-def _parse_header(line: str, chosen: Mapping[str, ColumnChoice]) -> tuple[str, list[str]]:
-    """Return the delimiter and the names of the columns."""
+def _chosen_for(
+    columns: Sequence[str], chosen: Mapping[str, ColumnChoice]
+) -> dict[int, ColumnChoice]:
+    """Return the choices by the numbers of columns. A choice is for the column of exactly its name,
+    and otherwise for those that are called alike."""
+    alike = {squeezed(name): choice for name, choice in chosen.items() if name not in columns}
+    found = {
+        place: chosen.get(name) or alike.get(squeezed(name)) for place, name in enumerate(columns)
+    }
+    return {place: choice for place, choice in found.items() if choice is not None}
+
+
+def _parse_header(line: str, chosen: Collection[str]) -> tuple[str, list[str]]:
+    """Return the delimiter and the names of the columns. Names that are `chosen` are squeezed."""
     if len(line) == LONGEST_HEADER and line[-1] not in "\r\n":
         raise Invalid("file", f"the first line has more than {LONGEST_HEADER:,} characters")
     header = line.removeprefix("\ufeff").rstrip("\r\n")
@@ -312,10 +323,10 @@ def _parse_header(line: str, chosen: Mapping[str, ColumnChoice]) -> tuple[str, l
     )
 
 
-def _email_column(columns: list[str], chosen: Mapping[str, ColumnChoice]) -> int:
+def _email_column(columns: list[str], chosen: Mapping[int, ColumnChoice]) -> int:
     """Return the chosen column, or `email`; without it, the only one with a similar name."""
     names = list(map(str.lower, columns))
-    uses = [chosen.get(squeezed(each)) for each in columns]
+    uses = [chosen.get(place) for place in range(len(columns))]
     picked = [at for at, each in enumerate(uses) if each and each.meaning is Meaning.ADDRESS]
     if picked:
         return picked[0]

@@ -66,10 +66,12 @@ class Chunk(msgspec.Struct):
     `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
     block, `blockings` how lines of other tools say that addresses are blocked, `watched` the line
     numbers of addresses that the caller watches, and `unsubscribed` those that unsubscribed
-    according to their line and are not wanted. `attributes` has the values of
-    fields as JSON, `incomplete` the required field that a line lacks, and `numbers` the numbers of
-    both kinds of lines. `details` has what lines say about sign-ups. `lines` counts lines that are
-    not `empty`; `repeated` ones are about an address of an earlier line of the chunk.
+    according to their line and are not wanted, `left_at` when, if a line says it.
+
+    `attributes` has the values of fields as JSON, `incomplete` the required field that a line
+    lacks, and `numbers` the numbers of both kinds of lines. `details` has what lines say about
+    sign-ups. `lines` counts lines that are not `empty`; `repeated` ones are about an address of an
+    earlier line of the chunk.
     """
 
     wanted: dict[AddressKey, bool | None]
@@ -79,6 +81,7 @@ class Chunk(msgspec.Struct):
     blockings: dict[AddressKey, Blocking] = {}
     watched: dict[AddressKey, int] = {}
     unsubscribed: dict[AddressKey, Address] = {}
+    left_at: dict[AddressKey, str] = {}
     attributes: dict[AddressKey, str] = {}
     incomplete: dict[AddressKey, str] = {}
     numbers: dict[AddressKey, int] = {}
@@ -244,6 +247,8 @@ class SubscriberFile:
                         continue
                     chunk.lines += 1
                     key = _want(chunk, address, said, standing)
+                    if standing[0] is Standing.UNSUBSCRIBED and key in chunk.unsubscribed:
+                        self._note_departure(chunk, key, row)
                     if why:
                         _block(chunk, key, why)
                     if is_simple and key not in chunk.attributes:
@@ -285,11 +290,18 @@ class SubscriberFile:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
             return
         key = _want(chunk, address, said, standing)
+        if key in chunk.unsubscribed:
+            self._note_departure(chunk, key, row)
         if columns.blocked is not None and columns.blocked < len(row):
             _block(chunk, key, row[columns.blocked])
         self._describe(chunk, key, line, row, attributes)
         if watch is not None and key in chunk.wanted and watch(key):
             chunk.watched[key] = line
+
+    def _note_departure(self, chunk: Chunk, key: AddressKey, row: list[str]) -> None:
+        place = self._columns.left_at
+        if place is not None and place < len(row) and row[place].strip():
+            chunk.left_at.setdefault(key, row[place])
 
     def _attributes(self, row: list[str], standing: Standing | None) -> str:
         """Return the values of fields as JSON. A wrong value, or a wrong id in old links, does not

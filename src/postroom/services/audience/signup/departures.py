@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -87,12 +87,10 @@ class Departures:
             if left_at is not None
         }
 
-    async def note_many(
-        self, list_name: ListName, addresses: Sequence[AddressKey], at: datetime
-    ) -> None:
-        """Record that these addresses left."""
-        rows = {departed_row(list_name, each) for each in addresses}
-        upserts = [Upsert(Entity(list_name, row, {"LeftAt": at})) for row in sorted(rows)]
+    async def note_many(self, list_name: ListName, left: Mapping[AddressKey, datetime]) -> None:
+        """Record that these addresses left, and when."""
+        rows = {departed_row(list_name, each): at for each, at in left.items()}
+        upserts = [Upsert(Entity(list_name, row, {"LeftAt": rows[row]})) for row in sorted(rows)]
         for start in range(0, len(upserts), _BATCH):
             await self._rows.apply(upserts[start : start + _BATCH])
 

@@ -317,12 +317,15 @@ class SubscriptionService:
         )
         return SubscriberPage([entities.subscriber_from(e) for e in result.entities], result.next)
 
-    async def all(self, list_name: ListName) -> AsyncIterator[Subscriber]:
-        """Yield every subscriber of a list, in flat memory."""
-        async for entity in self._table.scan(
-            KeyRange.only(list_name), KeyRange.prefix(entities.EMAIL_PREFIX)
-        ):
-            yield entities.subscriber_from(entity)
+    async def all(
+        self,
+        list_name: ListName,
+        rows: Sequence[KeyRange] = (KeyRange.prefix(entities.EMAIL_PREFIX),),
+    ) -> AsyncIterator[Subscriber]:
+        """Yield every subscriber of a list, or those in ranges of its rows, in flat memory."""
+        for each in rows:
+            async for entity in self._table.scan(KeyRange.only(list_name), each):
+                yield entities.subscriber_from(entity)
 
     async def edit(
         self,

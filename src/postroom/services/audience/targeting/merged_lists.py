@@ -15,13 +15,13 @@ import msgspec
 
 from postroom.domain.audience.lists import ListName
 from postroom.services import entities
+from postroom.services.audience.targeting.key_ranges import EVERY_ROW, KeyRanges, within
 from postroom.services.entities import SubscriberRow
-from postroom.storage import KeyRange, Table
+from postroom.storage import Table
 
 AT_ONCE: Final = 1000
 """The most rows of a list that are read, and kept, at a time."""
 
-_EVERY_ROW: Final = KeyRange.prefix(entities.EMAIL_PREFIX)
 _key = itemgetter(0)
 
 Row = TypeVar("Row", bound=SubscriberRow)
@@ -49,13 +49,19 @@ class PeopleReader(Generic[Row]):
     """Reads people from a place on. Each row is read once, and few are kept."""
 
     def __init__(
-        self, table: Table, names: Sequence[ListName], kind: type[Row], behind: str | None = None
+        self,
+        table: Table,
+        names: Sequence[ListName],
+        kind: type[Row],
+        behind: str | None = None,
+        ranges: KeyRanges = (EVERY_ROW,),
     ) -> None:
-        """`behind` is the row after which it begins."""
+        """`behind` is the row after which it begins; only rows in `ranges` are read."""
         self._table = table
         self._names = names
         self._kind = kind
-        start = _EVERY_ROW.start if behind is None else entities.key_after(behind)
+        self._ranges = ranges
+        start = EVERY_ROW.start if behind is None else entities.key_after(behind)
         self._unread: list[_Unread[Row]] = [_Unread(start) for _ in names]
 
     @property
@@ -86,13 +92,16 @@ class PeopleReader(Generic[Row]):
         return People({row: found[row] for row in sorted(found)}, numbers, duplicates)
 
     async def _read_ahead(self, name: ListName, unread: _Unread[Row]) -> None:
-        if unread.start is None or unread.ahead:
-            return
-        within = KeyRange(unread.start, _EVERY_ROW.stop)
-        rows = await self._table.read(self._kind, name, within, limit=AT_ONCE)
-        unread.ahead = list(rows.items())
-        full = len(rows) == AT_ONCE
-        unread.start = entities.key_after(unread.ahead[-1][0]) if full else None
+        while unread.start is not None and not unread.ahead:
+            left = within(self._ranges, unread.start)
+            if not left:
+                unread.start = None
+                return
+            rows = await self._table.read(self._kind, name, left[0], limit=AT_ONCE)
+            unread.ahead = list(rows.items())
+            full = len(rows) == AT_ONCE
+            following = left[1].start if len(left) > 1 else None
+            unread.start = entities.key_after(unread.ahead[-1][0]) if full else following
 
 
 def _taken(unread: _Unread[Row], until: str | None) -> list[tuple[str, Row]]:

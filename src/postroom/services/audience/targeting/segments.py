@@ -33,6 +33,7 @@ from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
+from postroom.services.audience.targeting.key_ranges import KeyRanges, ranges_of, within
 from postroom.services.audience.targeting.received_messages import (
     MessageRecipients,
     MovedSubscriber,
@@ -211,7 +212,7 @@ class SegmentService:
         deadline = clock.monotonic() + seconds
         looked_at = count = 0
         sample: list[Address] = []
-        async for rows, moved in self._rows(name, after):
+        async for rows, moved in self._rows(name, compiled.ranges, after):
             await compiled.look_up([address for address, _ in rows], moved)
             found = [address for address, row in rows if selects(values(address, *row))]
             count += len(found)
@@ -225,7 +226,7 @@ class SegmentService:
         """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
         fields = (await self._fields.get(list_name)).fields
         compiled = await self._compiled(rule, fields, ListName(list_name))
-        async for rows, moved in self._rows(ListName(list_name)):
+        async for rows, moved in self._rows(ListName(list_name), compiled.ranges):
             await compiled.look_up([address for address, _ in rows], moved)
             for address, row in rows:
                 if compiled.selects(compiled.fields.values(address, *row)):
@@ -238,7 +239,8 @@ class SegmentService:
         compiled = await self._compiled(segment.rule, fields, segment.list_name)
 
         async def matching() -> AsyncIterator[Subscriber]:
-            async for some in _in_parts(self._subscriptions.all(segment.list_name)):
+            found = self._subscriptions.all(segment.list_name, compiled.ranges)
+            async for some in _in_parts(found):
                 await compiled.look_up([each.address for each in some], moved_subscribers(some))
                 for each in some:
                     if compiled.selects(_values(fields, each)):
@@ -265,15 +267,14 @@ class SegmentService:
         segment = await self.get(list_name, name)
         fields = (await self._fields.of(segment.list_name)).fields
         compiled = await self._compiled(segment.rule, fields, segment.list_name)
-        within = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
-        start = max(within.start or "", entities.key_after(entities.EMAIL_PREFIX + after))
+        begin = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
+        start = max(begin.start or "", entities.key_after(entities.EMAIL_PREFIX + after))
+        left = within(compiled.ranges, start, begin.stop)
         part, deadline = folded(contains), clock.monotonic() + seconds
         found: list[Subscriber] = []
         looked_at = 0
-        while True:
-            result = await self._table.query(
-                KeyRange.only(segment.list_name), KeyRange(start, within.stop), limit=_ROWS
-            )
+        while left:
+            result = await self._table.query(KeyRange.only(segment.list_name), left[0], limit=_ROWS)
             some = [entities.subscriber_from(each) for each in result.entities]
             await compiled.look_up([each.address for each in some], moved_subscribers(some))
             found += [
@@ -287,13 +288,15 @@ class SegmentService:
             if len(found) > limit:
                 return FoundSubscribers(found[:limit], found[limit - 1].key)
             if result.next is None:
-                return FoundSubscribers(found, None)
+                left = left[1:]
+                continue
             last = result.entities[-1].row
             if clock.monotonic() > deadline:
                 return FoundSubscribers(
                     found, last.removeprefix(entities.EMAIL_PREFIX), True, looked_at
                 )
-            start = entities.key_after(last)
+            left = within(left, entities.key_after(last))
+        return FoundSubscribers(found, None)
 
     async def explain(self, list_name: str, name: str, email: str) -> Explanation:
         """Say why a subscriber is in a segment or not. `RuleError` if a field of the rule no longer
@@ -323,21 +326,19 @@ class SegmentService:
         rule, recipients = await self._checked(text, fields, name)
         used = fields_of(rule)
         needed = Fields(each for each in fields.declared if each.name in used)
-        return _Compiled(compile_rule(rule, _today(), recipients.received), recipients, needed)
+        selects = compile_rule(rule, _today(), recipients.received)
+        return _Compiled(selects, recipients, needed, ranges_of(rule))
 
     async def _rows(
-        self, name: ListName, after: str = ""
+        self, name: ListName, ranges: KeyRanges, after: str = ""
     ) -> AsyncIterator[
         tuple[list[tuple[Address, tuple[datetime, Mapping[str, Any]]]], list[MovedSubscriber]]
     ]:
-        """Yield the addresses of a list with what rules are about, and those among them who have
-        changed theirs, `_ROWS` at a time."""
-        within = KeyRange.prefix(entities.EMAIL_PREFIX)
-        start = entities.key_after(entities.EMAIL_PREFIX + after) if after else within.start
-        while True:
-            rows = await self._table.read(
-                entities.AttributeRow, name, KeyRange(start, within.stop), limit=_ROWS
-            )
+        """Yield the addresses in ranges of a list with what rules are about, and those among them
+        who have changed theirs, `_ROWS` at a time."""
+        left = within(ranges, entities.key_after(entities.EMAIL_PREFIX + after) if after else None)
+        while left:
+            rows = await self._table.read(entities.AttributeRow, name, left[0], limit=_ROWS)
             yield (
                 [
                     (
@@ -349,16 +350,19 @@ class SegmentService:
                 moved_among(name, rows.items()),
             )
             if len(rows) < _ROWS:
-                return
-            start = entities.key_after(next(reversed(rows)))
+                left = left[1:]
+            else:
+                left = within(left, entities.key_after(next(reversed(rows))))
 
 
 class _Compiled(msgspec.Struct, frozen=True):
-    """A rule as a function, what has to be looked up for it, and the fields that it needs."""
+    """A rule as a function, what has to be looked up for it, the fields that it needs, and the rows
+    among which it can select some."""
 
     selects: Selects
     recipients: MessageRecipients
     fields: Fields
+    ranges: KeyRanges
 
     async def look_up(self, addresses: Sequence[Address], moved: Sequence[MovedSubscriber]) -> None:
         """Prepare the function for these subscribers, who are in order."""

@@ -17,6 +17,7 @@ from postroom.domain.audience.rules import compile_rule, parse_rule
 from postroom.domain.audience.rules.evaluating import Selects
 from postroom.domain.messages.audiences import Audience, AudienceRules, Exclusion
 from postroom.services import entities
+from postroom.services.audience.targeting.key_ranges import ranges_of
 from postroom.services.audience.targeting.received_messages import (
     MessageRecipients,
     MovedSubscriber,
@@ -56,6 +57,8 @@ class Selection:
         self._recipients = recipients
         compiled = partial(_compiled, today=today, recipients=recipients)
         self._segment = compiled(rules.segment) if rules.segment else None
+        self.ranges = ranges_of(parse_rule(rules.segment) if rules.segment else None)
+        """The rows among which the segment can select some."""
         self._excluded = [compiled(each) for each in rules.excluded]
 
     async def exclusions(

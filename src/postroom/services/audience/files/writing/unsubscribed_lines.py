@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 
 from postroom.domain.audience.addresses import AddressKey
@@ -12,6 +13,7 @@ from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.files.reading_ahead import BATCH, PreparedChunk, batches_of
+from postroom.services.audience.files.sign_up_details import time_of
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import Figures, figures_of
 from postroom.services.audience.signup.departures import Departures
@@ -58,10 +60,13 @@ class UnsubscribedLines:
         change = Figures()
         unsubscribed = sorted(chunk.unsubscribed)
         for start in range(0, len(unsubscribed), BATCH):
-            change += await self._remove_some(unsubscribed[start : start + BATCH])
+            part = unsubscribed[start : start + BATCH]
+            change += await self._remove_some(part, chunk.left_at)
         return change
 
-    async def _remove_some(self, addresses: list[AddressKey]) -> Figures:
+    async def _remove_some(
+        self, addresses: list[AddressKey], left_at: Mapping[AddressKey, str]
+    ) -> Figures:
         found = await neighbours(self._rows, self._list, addresses)
         there = {key: each for key, each in found.items() if key in addresses}
         known = await self._departures.known(self._list, addresses)
@@ -76,8 +81,12 @@ class UnsubscribedLines:
             self._planned.remove(addresses)
             return change
         # Recorded first: an interruption may leave someone on the list, but is never forgotten.
-        new = [each for each in addresses if each not in known]
-        await self._departures.note_many(self._list, new, self._now)
+        new = {
+            each: time_of(left_at.get(each, ""), self._now) or self._now
+            for each in addresses
+            if each not in known
+        }
+        await self._departures.note_many(self._list, new)
         for subscriber in there.values():
             if await self._remove_one(subscriber):
                 change += -figures_of(subscriber)

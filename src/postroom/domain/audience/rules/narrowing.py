@@ -1,0 +1,40 @@
+"""What a rule says about the beginning of addresses: then not every subscriber has to be read."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+from postroom.domain.audience.rules.syntax import AllOf, AnyOf, Comparison, Operator, Rule
+
+_LONGEST: Final = 24
+_WHOLE: Final = (Operator.STARTS_WITH, Operator.EQUAL, Operator.IN)
+
+
+def address_start(rule: Rule) -> str:
+    """Return a text with which every address begins that the rule selects, without regard to case;
+    empty if there is none. It is in ASCII and in lower case."""
+    folded = _start(rule)
+    plain = next((n for n, letter in enumerate(folded) if not letter.isascii()), len(folded))
+    return folded[: min(plain, _LONGEST)]
+
+
+def _start(rule: Rule) -> str:
+    match rule:
+        case AllOf(parts):
+            return max(map(_start, parts), key=len)
+        case AnyOf(parts):
+            return _common(map(_start, parts))
+        case Comparison(field="email", operator=operator, values=values) if operator in _WHOLE:
+            return _common(unicodedata.normalize("NFC", str(each)).casefold() for each in values)
+    return ""
+
+
+def _common(texts: Iterable[str]) -> str:
+    """Return with which letters all texts begin."""
+    first, *others = texts
+    for length, letter in enumerate(first):
+        if any(each[length : length + 1] != letter for each in others):
+            return first[:length]
+    return first
