@@ -28,6 +28,8 @@ class EmailBrand(msgspec.Struct, frozen=True):
 
     name: str = ""
     colour: Colour = DEFAULT_COLOUR
+    button_colour: Colour = Colour("")
+    """Empty: the same."""
     logo_url: str = ""
     font: str = DEFAULT_FONT
     postal_address: str = ""
@@ -39,11 +41,14 @@ class EmailBrand(msgspec.Struct, frozen=True):
 def brand_values(brand: EmailBrand) -> dict[str, str]:
     """Return what `{% brand NAME %}` stands for, as HTML."""
     colour = brand.colour or DEFAULT_COLOUR
+    button_colour = brand.button_colour or colour
     _ = Translator(brand.language)
     return {
         "name": html.escape(brand.name),
         "colour": colour,
         "text_on_colour": text_on(colour),
+        "button_colour": button_colour,
+        "text_on_button": text_on(button_colour),
         "colour_on_dark": readable_on(_DARK_SURFACE, colour),
         "logo_url": html.escape(brand.logo_url),
         "font": html.escape(brand.font),

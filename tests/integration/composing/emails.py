@@ -10,12 +10,14 @@ from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import Compiled, compile_source
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.list_emails import ListEmail
+from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.messages import MessageFormat
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.compose import compile_mailing
+from postroom.sender.list_mailings import welcome_mailing
 from tests.unit.composing.samples import BRAND, EVERY_BLOCK, MARKDOWN, example_of
 from tests.unit.mail.mailings import DATE, confirmation, recipient
 
@@ -53,11 +55,32 @@ def every_email() -> dict[str, bytes]:
     for format, source in written.items():
         emails[f"format {format}"] = _email(compile_source(source, format, BRAND))
     emails["attachments"] = _email(example_of(BUILT_IN["letter"]), attachments=ATTACHMENTS)
+    brand = Brand(colour=BRAND.colour, postal_address=BRAND.postal_address)
     for language in LANGUAGES:
-        brand = Brand(colour=BRAND.colour, postal_address=BRAND.postal_address)
         mailing = confirmation(language=language, brand=brand)
         emails[f"confirmation {language}"] = mailing.mail(recipient())
+        emails[f"welcome {language}"] = _welcome(language, brand)
+    own = ListEmail(
+        "Welcome!", "# Hello\n\nThe gate is *open*.\n\n[Come in](https://contoso.example/)"
+    )
+    emails["welcome in own words"] = _welcome("en", brand, own)
     return emails
+
+
+def _welcome(language: str, brand: Brand, own: ListEmail | None = None) -> bytes:
+    mailing_list = MailingList(
+        name=ListName("contoso1"),
+        description=BRAND.name,
+        from_address=Address("news@contoso.example"),
+        created_at=DATE,
+        colour=brand.colour,
+        postal_address=brand.postal_address,
+    )
+    mailing, columns = welcome_mailing(
+        mailing_list, "https://lists.contoso.example", DATE, language, own
+    )
+    assert not columns.all
+    return mailing.mail(recipient())
 
 
 def _each_block() -> Mapping[str, str]:

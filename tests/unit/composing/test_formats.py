@@ -2,15 +2,20 @@
 
 import json
 
+import msgspec
 import pytest
 
+from postroom.composing.brand import EmailBrand
 from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import LARGEST_SOURCE, compile_source
 from postroom.composing.conversions import convert
 from postroom.composing.findings import Finding, Level
 from postroom.composing.layouts import Layout, LayoutFormat
+from postroom.domain.audience.appearance import Colour
+from postroom.domain.audience.brand import Brand
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.bodies.branded_frame import BrandedFrame
 from postroom.mail.personal.merge_fields import check_fields
 from tests.unit.composing.samples import BRAND, EVERY_BLOCK, MARKDOWN
 
@@ -258,3 +263,23 @@ def test_a_source_with_errors_is_not_converted() -> None:
 def test_a_source_may_not_be_too_large() -> None:
     [finding] = found("x" * (LARGEST_SOURCE + 1), MARKDOWN_)
     assert finding.text == "must have at most 500,000 characters, not 500,001"
+
+
+def test_buttons_have_a_colour_of_their_own_if_the_brand_has_one() -> None:
+    source = json.dumps(
+        {"version": 1, "blocks": [{"type": "button", "text": "Go", "link": "https://x.example"}]}
+    )
+
+    def compiled(brand: EmailBrand) -> str:
+        return compile_source(source, MessageFormat.BLOCKS, brand).html
+
+    same = msgspec.structs.replace(BRAND, button_colour=BRAND.colour)
+    assert compiled(BRAND) == compiled(same)
+    yellow = compiled(msgspec.structs.replace(BRAND, button_colour=Colour("#ffcc00")))
+    button = yellow.partition('href="https://x.example"')[2].partition(">")[0]
+    assert "#ffcc00" in button
+    assert "color:#000000" in button.replace(" ", "")
+    framed = BrandedFrame(Brand(colour=Colour("#0b6e4f"), button_colour=Colour("#ffcc00")))
+    assert "background:#ffcc00" in framed.button("Go", "https://x.example")
+    plain = BrandedFrame(Brand(colour=Colour("#0b6e4f")))
+    assert "background:#0b6e4f" in plain.button("Go", "https://x.example")

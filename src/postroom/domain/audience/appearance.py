@@ -22,6 +22,11 @@ _COLOUR = re.compile(r"#?([0-9a-f]{6}|[0-9a-f]{3})", re.ASCII)
 _STEPS = 20
 
 
+def parse_button_colour(text: str, field: str = "button_colour") -> Colour:
+    """Return a colour, or "". `Invalid`."""
+    return parse_colour(text, field)
+
+
 def parse_colour(text: str, field: str = "colour") -> Colour:
     """Return a colour as `#rrggbb`; `#rgb` is accepted, and so is an empty text. `Invalid`."""
     found = _COLOUR.fullmatch(text.strip().lower()) if isinstance(text, str) else None

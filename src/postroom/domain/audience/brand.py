@@ -76,6 +76,8 @@ class Brand(msgspec.Struct, frozen=True):
     """The properties of a list that make up its brand; each may be empty."""
 
     colour: Colour = Colour("")
+    button_colour: Colour = Colour("")
+    """Of the buttons in emails; empty: the same."""
     font: str = DEFAULT_FONT
     website: str = ""
     social_links: str = ""

@@ -19,7 +19,7 @@ from typing import Any, Final, NewType
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
-from postroom.domain.audience.appearance import Colour, parse_colour
+from postroom.domain.audience.appearance import Colour, parse_button_colour, parse_colour
 from postroom.domain.audience.brand import (
     DEFAULT_FONT,
     FONTS,
@@ -81,6 +81,7 @@ class MailingList(msgspec.Struct, frozen=True):
     signup_text: str = ""
     welcome_text: str = ""
     colour: Colour = Colour("")
+    button_colour: Colour = Colour("")
     logo: str = ""
     language: str = LANGUAGES[0]
     postal_address: str = ""
@@ -319,6 +320,18 @@ _ALL: Final = (
         input=Input.COLOUR,
         longest=7,
         example="#27509b",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="button_colour",
+        stored_as="ButtonColour",
+        label="Button colour in emails",
+        help="If empty: the accent colour. Text on it is black or white, whichever is easier to"
+        " read.",
+        check=parse_button_colour,
+        input=Input.COLOUR,
+        longest=7,
+        example="#c2410c",
         form=ListForm.BRAND,
     ),
     ListProperty(

@@ -81,9 +81,9 @@ _RULE: Final = """\
 <div class="line" style="margin:24px 0 0;border-top:1px solid {line};font-size:0">&nbsp;</div>"""
 _BUTTON: Final = """\
 <table role="presentation" class="button" cellpadding="0" cellspacing="0" border="0" \
-style="margin:8px 0 0;border:1px solid {edge};border-radius:8px;background:{fill};\
-border-collapse:separate"><tr><td style="border-radius:8px;background:{fill}">\
-<a href="{link}" style="display:inline-block;padding:13px 28px;color:{on_fill};\
+style="margin:8px 0 0;border:1px solid {edge};border-radius:8px;background:{button};\
+border-collapse:separate"><tr><td style="border-radius:8px;background:{button}">\
+<a href="{link}" style="display:inline-block;padding:13px 28px;color:{on_button};\
 font:600 17px/22px {font};text-decoration:none;border-radius:8px">{text}</a></td></tr></table>"""
 _LINK: Final = """\
 <a class="link" href="{link}" style="color:{text_colour};{breaking}">{text}</a>"""
@@ -116,6 +116,8 @@ class BrandedFrame:
         # On the surfaces on which the colour is hardest to read.
         light = accent_on(Colour(_LIGHT["page"]), colour)
         dark = accent_on(Colour(_DARK["card"]), colour)
+        button = accent_on(Colour(_LIGHT["page"]), brand.button_colour or colour)
+        button_on_dark = accent_on(Colour(_DARK["card"]), brand.button_colour or colour)
         self._brand = brand
         self._style = {
             **_LIGHT,
@@ -123,8 +125,10 @@ class BrandedFrame:
             "font": FONTS[brand.font],
             "fill": light.fill,
             "on_fill": light.on_fill,
-            "edge": light.line,
-            "dark_edge": dark.line,
+            "button": button.fill,
+            "on_button": button.on_fill,
+            "edge": button.line,
+            "dark_edge": button_on_dark.line,
             "text_colour": light.text,
             "dark_link": dark.text,
         }

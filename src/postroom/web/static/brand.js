@@ -1,17 +1,23 @@
 "use strict";
-// A colour picker next to the text field, which stays the one that is submitted: it may be empty.
-const colour = document.getElementById("colour");
-const picker = document.createElement("input");
-picker.type = "color";
-picker.setAttribute("aria-label", "Pick a colour");
-const pickerValue = () => (/^#[0-9a-f]{6}$/i.test(colour.value) ? colour.value : "#27509b");
-picker.value = pickerValue();
-colour.after(picker);
-picker.addEventListener("input", () => {
-  colour.value = picker.value;
-  colour.dispatchEvent(new Event("input", { bubbles: true }));
-});
-colour.addEventListener("input", () => { picker.value = pickerValue(); });
+// A colour picker next to each text field, which stays the one that is submitted: it may be empty.
+const DEFAULT = "#27509b";
+const accent = document.getElementById("colour");
+const valid = (text) => (/^#[0-9a-f]{6}$/i.test(text) ? text : "");
+function offerPicker(colour, label, otherwise) {
+  const picker = document.createElement("input");
+  picker.type = "color";
+  picker.setAttribute("aria-label", label);
+  const show = () => { picker.value = valid(colour.value) || otherwise(); };
+  show();
+  colour.after(picker);
+  picker.addEventListener("input", () => {
+    colour.value = picker.value;
+    colour.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  for (const each of new Set([colour, accent])) each.addEventListener("input", show);
+}
+offerPicker(accent, "Pick a colour", () => DEFAULT);
+offerPicker(document.getElementById("button_colour"), "Pick a button colour", () => valid(accent.value) || DEFAULT);
 
 // The preview shows a chosen logo before it is saved.
 const file = document.getElementById("logo");

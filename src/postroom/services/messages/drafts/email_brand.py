@@ -15,6 +15,7 @@ def email_brand(mailing_list: MailingList, base_url: str) -> EmailBrand:
     return EmailBrand(
         name=mailing_list.description or mailing_list.name,
         colour=brand.colour or DEFAULT_COLOUR,
+        button_colour=brand.button_colour,
         logo_url=_logo_url(mailing_list, base_url) if mailing_list.logo and base_url else "",
         font=FONTS[brand.font],
         postal_address=brand.postal_address,
