@@ -105,6 +105,7 @@ PARTS: dict[str, Part] = {
     "senders": _part("mail", "Two senders, PostgreSQL with fsync=on", measuring.senders),
     "up": _part("mail", "All in one process tree", measuring.all_in_one),
     "size": _part("mail", "Size of the store", size.figures),
+    "bounces": _part("mail", "Signed envelope senders", measuring.bounce_domain),
     "signing": _part("mail", "DKIM signatures", signing.figures),
     "imports": _part("mail", "Subscribers", measuring.subscribers),
     "listmonk": Part(

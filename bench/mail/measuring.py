@@ -6,7 +6,7 @@ import asyncio
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,8 @@ MAILS = 100_000
 SLOW_MAILS = 10_000
 SIZES = (10_000, 100_000, 1_000_000)
 LIMIT = "raw pipelined limit"
+_NO_SETTINGS: Mapping[str, str] = {}
+_BOUNCES = {"POSTROOM_BOUNCE_DOMAIN": "bounce.contoso.example"}
 
 
 @contextmanager
@@ -40,9 +42,10 @@ def on_sqlite(
     *,
     is_personal: bool = False,
     track: Track | None = None,
+    settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> pipeline.Run:
     with _folder() as folder:
-        setup = Setup(f"sqlite:///{folder}/store.db", folder, port)
+        setup = Setup(f"sqlite:///{folder}/store.db", folder, port, settings)
         sending = pipeline.send(
             setup, recipients, kilobytes, parts, is_personal=is_personal, track=track
         )
@@ -120,6 +123,17 @@ def other_mails(effort: Effort) -> list[Figure]:
             "aiosmtplib, 8 connections",
         ),
     ]
+
+
+def bounce_domain(effort: Effort) -> list[Figure]:
+    """A signed envelope sender for each email, in turns with the From address for all."""
+    mails = effort.size(MAILS)
+    with running_smtp_sink() as sink:
+        signed, plain = effort.medians(
+            lambda: on_sqlite(sink.port, mails, settings=_BOUNCES).rate,
+            lambda: on_sqlite(sink.port, mails).rate,
+        )
+    return [Figure("a bounce domain (VERP)", signed, "emails/s", plain, "none", 0.97)]
 
 
 def senders(effort: Effort) -> list[Figure]:

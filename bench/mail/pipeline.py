@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,6 +54,8 @@ class Setup:
     store_url: str
     folder: Path
     port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """More environment variables."""
 
     @contextmanager
     def running(self, parts: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
@@ -65,6 +67,7 @@ class Setup:
             "POSTROOM_TRANSPORT": f"smtp://{LOOPBACK}:{self.port}",
             "POSTROOM_CANARY_FROM": "0",
             "POSTROOM_PORT": str(free_ports(1)[0]),
+            **self.settings,
         }
         processes = []
         try:

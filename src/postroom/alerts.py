@@ -31,7 +31,7 @@ from postroom.services.concurrency import run_periodically
 from postroom.services.entities import read
 from postroom.services.events import Event, EventService, Severity
 from postroom.storage import Entity, Store
-from postroom.transport.contract import ResultKind, Transport
+from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,10 @@ class Channel(ABC):
     async def send(self, event: Event) -> None:
         """Deliver an event. `AlertFailed`."""
 
+    async def test(self, event: Event) -> None:
+        """Deliver an event that somebody waits for. `AlertFailed`, also if no retry would help."""
+        await self.send(event)
+
 
 class MailChannel(Channel):
     name = "mail"
@@ -66,11 +70,24 @@ class MailChannel(Channel):
         self._base_url = base_url
 
     async def send(self, event: Event) -> None:
+        result = await self._hand_over(event)
+        if result.kind is ResultKind.REFUSED:
+            return  # a retry would not help, and the cause is among the events, too
+        self._check(result)
+
+    async def test(self, event: Event) -> None:
+        self._check(await self._hand_over(event))
+
+    def _check(self, result: Result) -> None:
+        if result.kind is not ResultKind.ACCEPTED:
+            raise AlertFailed(f"the email to {self._to} was not accepted: {result.reply}")
+
+    async def _hand_over(self, event: Event) -> Result:
         try:
             from_address = await self._sender.address()
         except NoFromAddress as exc:
             raise AlertFailed(str(exc)) from exc
-        result = await send_notice(
+        return await send_notice(
             self._transport,
             from_address=from_address,
             to=self._to,
@@ -80,10 +97,6 @@ class MailChannel(Channel):
             date=event.at,
             key=event.id,
         )
-        if result.kind is ResultKind.REFUSED:
-            return  # a retry would not help, and the cause is among the events, too
-        if result.kind is not ResultKind.ACCEPTED:
-            raise AlertFailed(f"the email to {self._to} was not accepted: {result.reply}")
 
 
 class WebhookChannel(Channel):

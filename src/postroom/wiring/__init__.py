@@ -44,10 +44,12 @@ from postroom.wiring.processes import (
     run_sender,
     stalls_in,
 )
+from postroom.wiring.setup_trials import SetupTrial, try_alerts, try_bounce_inputs
 
 __all__ = [
     "LiveSettings",
     "Services",
+    "SetupTrial",
     "canary_rules",
     "find_outbox",
     "load_stored",
@@ -82,4 +84,6 @@ __all__ = [
     "send_trial",
     "sending_settings",
     "stalls_in",
+    "try_alerts",
+    "try_bounce_inputs",
 ]

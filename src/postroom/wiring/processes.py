@@ -339,10 +339,16 @@ def make_digest(
 
 def make_alerts(services: Services, transport: Transport, settings: Settings) -> Alerts | None:
     """Return what sends alerts, or None if no channel is set."""
+    channels = make_channels(services, transport, settings)
+    return Alerts(services.store, services.events, channels) if channels else None
+
+
+def make_channels(services: Services, transport: Transport, settings: Settings) -> list[Channel]:
+    """Return the ways on which alerts go out."""
     channels: list[Channel] = []
     if to := settings.alerts.email:
         sender = NoticeSender(services.lists, settings.alerts.from_address)
         channels.append(MailChannel(transport, sender, to, settings.web.base_url))
     if url := settings.alerts.webhook:
         channels.append(WebhookChannel(url))
-    return Alerts(services.store, services.events, channels) if channels else None
+    return channels

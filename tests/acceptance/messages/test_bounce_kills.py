@@ -100,13 +100,11 @@ class Report:
             return complaint(to=self.sender, returned=returned, identity=identity)
         if self.kind is BounceKind.AUTO_REPLY:
             return out_of_office(to=self.sender, sender=self.named, identity=identity)
-        action = "delayed" if self.reply.startswith("4") else "failed"
         return dsn(
             to=self.sender,
             recipient=self.named,
             reply=self.reply,
             identity=identity,
-            action=action,
             returned=returned if self.number % 4 else "Subject: News",
         )
 

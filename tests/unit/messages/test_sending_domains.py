@@ -6,10 +6,17 @@ import pytest
 
 from postroom.encryption import Keyring
 from postroom.services.messages.domains.dkim_keys import DkimKeyService
-from postroom.services.messages.domains.dmarc import find_dmarc, organisation, tree_walk
+from postroom.services.messages.domains.dmarc import (
+    check_alignment,
+    check_dmarc,
+    find_dmarc,
+    organisation,
+    tree_walk,
+)
 from postroom.services.messages.domains.dns_lookups import DnsLookups
 from postroom.services.messages.domains.domain_checks import DomainChecks, OurSending
-from postroom.services.messages.domains.record_findings import RecordState
+from postroom.services.messages.domains.receiving import check_names
+from postroom.services.messages.domains.record_findings import DnsRecord, RecordState
 from postroom.services.messages.domains.spf import check_spf
 from postroom.storage import open_store
 from tests.services.dns_server import running_dns_server
@@ -147,10 +154,16 @@ async def test_everything_about_a_domain_is_found(tmp_path: Path) -> None:
         "TLS of the MX": "weak",
         "PTR of 192.0.2.1": "fine",
         "PTR of 192.0.2.2": "wrong",
+        "MX of bounces.contoso.com": "wrong",
         "MTA-STS": "info",
         "TLS-RPT": "fine",
         "BIMI": "info",
     }
+    for each in found.values():
+        assert each.record is not None or each.state.value == "fine" or each.kind.startswith("TLS")
+    name = found["PTR of 192.0.2.2"].record
+    assert name is not None
+    assert (name.name, name.type) == ("2.2.0.192.in-addr.arpa", "PTR")
     assert "does not offer STARTTLS" in found["TLS of the MX"].text
     tls = untried["TLS of the MX"]
     assert (tls.state, tls.text) == (
@@ -159,6 +172,52 @@ async def test_everything_about_a_domain_is_found(tmp_path: Path) -> None:
     )
     assert "in test mode" in found["DMARC"].text
     assert foreign["Bounce domain"].state is RecordState.WEAK
+
+
+@pytest.mark.parametrize(
+    ("record", "text", "replacement"),
+    [
+        ("v=DMARC1; p=reject; pct=50", "pct no longer counts", "v=DMARC1; p=reject"),
+        ("v=DMARC1; p=all", "the policy 'all' is unknown", "v=DMARC1; p=none"),
+        ("v=DMARC1; p=reject; t=y", "in test mode", "v=DMARC1; p=reject"),
+    ],
+)
+async def test_a_dmarc_finding_shows_the_record_to_publish_instead(
+    record: str, text: str, replacement: str
+) -> None:
+    with running_dns_server({"_dmarc.contoso.com": [record]}) as resolver:
+        found = await check_dmarc(DnsLookups(resolver), "contoso.com")
+    assert text in found.text
+    assert found.record == DnsRecord("_dmarc.contoso.com", "TXT", replacement)
+
+
+async def test_strict_alignment_and_spf_findings_show_the_record_to_publish_instead() -> None:
+    zone = {
+        "_dmarc.contoso.com": ["v=DMARC1; p=none; aspf=s"],
+        "contoso.com": ["v=spf1 ip4:192.0.2.1 -all", "v=spf1 include:relay.example.net -all"],
+        "open.contoso.com": ["v=spf1 mx +all"],
+    }
+    with running_dns_server(zone) as resolver:
+        lookups = DnsLookups(resolver)
+        alignment = await check_alignment(lookups, "contoso.com", "bounces.contoso.com")
+        several = await check_spf(lookups, "contoso.com", ["192.0.2.9"])
+        everybody = await check_spf(lookups, "open.contoso.com")
+    assert alignment is not None
+    values = [
+        each.record.value for each in (alignment, several, everybody) if each.record is not None
+    ]
+    assert values == [
+        "v=DMARC1; p=none",
+        "v=spf1 ip4:192.0.2.9 include:relay.example.net ip4:192.0.2.1 ~all",
+        "v=spf1 mx ~all",
+    ]
+
+
+async def test_a_check_says_that_names_are_not_looked_up_without_sending_addresses() -> None:
+    with running_dns_server({}) as resolver:
+        [found] = await check_names(DnsLookups(resolver), (), "contoso.com")
+    assert (found.kind, found.state) == ("PTR", RecordState.INFO)
+    assert "sending_addresses" in found.advice
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from postroom.services.accounts.users import Role
 from postroom.settings import load_settings
 from postroom.wiring import LiveSettings
+from tests.services.mailbox_server import PASSWORD, USER, Mailbox, serving
+from tests.services.waiting import free_ports
 from tests.web.site import Site, running_site
 
 BOUNCES, ALERTS = "/settings/bounces", "/settings/alerts"
@@ -103,3 +109,65 @@ async def test_another_web_server_sees_the_change(site: Site, tmp_path: Path) ->
     await other.refresh()
     assert other.current.alerts.email == "ann@example.com"
     assert other.current.found["alert_email"].origin == "stored"
+
+
+async def test_the_mailbox_and_the_listener_can_be_tried(site: Site) -> None:
+    admin = await site.user()
+    assert "set a mailbox or a port first" in await admin.said(await admin.post(f"{BOUNCES}/test"))
+    mailbox = Mailbox()
+    mailbox.add(b"one", b"two")
+    [closed] = free_ports(1)
+    async with serving(mailbox, "imap") as port, greeting(b"220 here Postroom 1\r\n") as listener:
+        for password, inbound, expected in (
+            ("wrong", closed, ["Failed", "wrong password", "Failed", "Nothing accepts mail on"]),
+            (quote(PASSWORD), listener, ["Works", "2 mails are waiting", "Works", "accepts mail"]),
+        ):
+            url = f"imap://{quote(USER)}:{password}@127.0.0.1:{port}/INBOX"
+            form = {"bounce_mailbox": url, "inbound_port": str(inbound),
+                    "inbound_protocol": "lmtp", "inbound_bind": "127.0.0.1"}  # fmt: skip
+            form["version"] = _version((await admin.get(BOUNCES)).text)
+            await admin.said(await admin.post(BOUNCES, form))
+            answer = await admin.post(f"{BOUNCES}/test")
+            shown = html.unescape(answer.text)
+            assert answer.status_code == 200
+            places = [shown.index(text) for text in expected[:2]]
+            assert places == sorted(places)
+            assert all(text in shown for text in expected)
+            assert password not in shown or password == "wrong"
+    assert len(mailbox.folders["INBOX"]) == 2
+    assert "FETCH" not in mailbox.commands
+
+
+async def test_a_test_alert_says_which_way_works(site: Site) -> None:
+    admin = await site.user()
+    said = await admin.said(await admin.post(f"{ALERTS}/test"))
+    assert "set an address or a webhook first" in said
+    [closed] = free_ports(1)
+    form = {
+        "alert_email": "ops@example.com",
+        "alert_from": "alerts@example.com",
+        "alert_webhook": f"http://127.0.0.1:{closed}/hidden-path",
+    }
+    await admin.said(await admin.post(ALERTS, form))
+    shown = html.unescape((await admin.post(f"{ALERTS}/test")).text)
+    result = re.sub(r"<[^>]+>|\s+", " ", shown[shown.index('role="status"') :])
+    assert re.search(r"Works +Email +: The test alert was accepted", result)
+    assert re.search(r"Failed +Webhook +: Not delivered: the webhook cannot be called", result)
+    assert "hidden-path" not in result
+    editor = await site.user(Role.EDITOR)
+    for path in (BOUNCES, ALERTS):
+        assert (await editor.post(f"{path}/test")).status_code == 403
+
+
+@asynccontextmanager
+async def greeting(line: bytes) -> AsyncIterator[int]:
+    """Listen like a mail server that says this."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(line)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]

@@ -53,13 +53,16 @@ async def check_selector(dns: DnsLookups, domain: str, selector: str) -> RecordF
             _KIND,
             RecordState.WEAK,
             "not looked up: the signing mail server knows its selector",
-            "Set dkim_selector.",
+            "Set dkim_selector to the s= of DKIM-Signature in an email that your server has signed;"
+            " its record is at SELECTOR._domainkey of the domain.",
         )
     name = f"{selector}._domainkey.{domain}"
     keys = [each for each in await dns.texts(name) if "p=" in each]
     if not keys:
         text = f"there is no key at {name}"
-        return RecordFinding(_KIND, RecordState.WEAK, text, "Publish the signing server's key.")
+        advice = "Publish the public key of the signing server in place of KEY."
+        record = DnsRecord(name, "TXT", "v=DKIM1; k=rsa; p=KEY")
+        return RecordFinding(_KIND, RecordState.WEAK, text, advice, record)
     if re.search(r"\bp=\s*(;|$)", keys[0]):
         text = f"the key at {name} is revoked"
         return RecordFinding(_KIND, RecordState.WRONG, text, "Publish a new one.")

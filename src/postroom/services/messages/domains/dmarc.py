@@ -97,7 +97,8 @@ async def check_alignment(
     record = await find_dmarc(dns, domain)
     if record is not None and record.tags.get("aspf") == "s":
         text = f"{envelope_domain} is not aligned: the DMARC record of {domain} has aspf=s"
-        return RecordFinding(kind, RecordState.WEAK, text, "Remove aspf=s, or rely on DKIM.")
+        advice = "Remove aspf=s, or rely on DKIM."
+        return RecordFinding(kind, RecordState.WEAK, text, advice, _changed(record, aspf=None))
     ours, theirs = await organisation(dns, envelope_domain), await organisation(dns, domain)
     if ours == theirs:
         text = f"{envelope_domain} is aligned with {domain}: SPF counts for DMARC"
@@ -133,11 +134,27 @@ def _judged(record: DmarcRecord, domain: str) -> RecordFinding:
         policy = tags.get("sp", policy)
     if policy not in ("none", "quarantine", "reject"):
         text = f"the policy {policy!r} is unknown and counts as none: {shown}"
-        return RecordFinding("DMARC", RecordState.WRONG, text, "Use p=none, quarantine or reject.")
+        name = "sp" if record.domain != domain and "sp" in tags else "p"
+        return RecordFinding(
+            "DMARC",
+            RecordState.WRONG,
+            text,
+            "Use p=none, quarantine or reject.",
+            _changed(record, **{name: "none"}),
+        )
     if "pct" in tags:
         text = f"pct no longer counts (RFC 9989): {shown}"
-        return RecordFinding("DMARC", RecordState.INFO, text, "Use t=y to test a policy.")
+        advice = "Use t=y to test a policy."
+        return RecordFinding("DMARC", RecordState.INFO, text, advice, _changed(record, pct=None))
     if tags.get("t") == "y" and policy != "none":
         text = f"in test mode, so that {policy} is not applied yet: {shown}"
-        return RecordFinding("DMARC", RecordState.INFO, text, "Remove t=y when all is well.")
+        advice = "Remove t=y when all is well."
+        return RecordFinding("DMARC", RecordState.INFO, text, advice, _changed(record, t=None))
     return RecordFinding("DMARC", RecordState.FINE, shown)
+
+
+def _changed(record: DmarcRecord, **tags: str | None) -> DnsRecord:
+    """Return a record with other tags; None removes one."""
+    changed = {name: value for name, value in (record.tags | tags).items() if value is not None}
+    text = "; ".join(f"{name}={value}" for name, value in changed.items())
+    return DnsRecord(f"_dmarc.{record.domain}", "TXT", text)

@@ -88,9 +88,12 @@ class DomainChecks:
         if envelope != domain:
             kind = f"SPF of {envelope}"
             found.append(await check_spf(dns, envelope, ours.addresses, kind))
+            found += await check_exchangers(
+                dns, envelope, self._may_try, self._smtp_port, for_bounces=True
+            )
         more = await asyncio.gather(
             check_exchangers(dns, domain, self._may_try, self._smtp_port),
-            check_names(dns, ours.addresses),
+            check_names(dns, ours.addresses, domain),
             check_policies(dns, domain),
         )
         return [*found, *(each for part in more for each in part)]

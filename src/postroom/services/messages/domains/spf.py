@@ -64,11 +64,14 @@ async def check_spf(
         return RecordFinding(kind, RecordState.WEAK, "there is none", advice, proposal)
     if len(records) > 1:
         text = f"there are {len(records)}: receivers ignore all"
-        return RecordFinding(kind, RecordState.WRONG, text, "Keep one.")
+        merged = DnsRecord(domain, "TXT", _proposal(_merged(records), servers))
+        return RecordFinding(kind, RecordState.WRONG, text, "Replace them with one.", merged)
     terms = _terms(records[0])
     if any(each.name == "all" and each.verdict is SpfVerdict.ALLOWED for each in terms):
         text = f"allows everybody to send: {records[0]}"
-        return RecordFinding(kind, RecordState.WEAK, text, "End it with -all or ~all.")
+        ended = _proposal(_without_all(records[0]) + " ~all", servers)
+        replacement = DnsRecord(domain, "TXT", ended)
+        return RecordFinding(kind, RecordState.WEAK, text, "End it with ~all or -all.", replacement)
     reading = _Reading(dns)
     try:
         verdicts = {each: await reading.verdict(domain, each) for each in servers}
@@ -194,6 +197,17 @@ def _proposal(record: str, servers: Sequence[str]) -> str:
         return " ".join(["v=spf1", *(ours or ["mx"]), "-all"])
     version, *words = record.split()
     return " ".join([version, *(each for each in ours if each not in words), *words])
+
+
+def _merged(records: Sequence[str]) -> str:
+    """Return one record for what several allow."""
+    words = [word for each in sorted(records) for word in _without_all(each).split()[1:]]
+    allowed = [each for each in dict.fromkeys(words) if not each.lower().startswith("redirect=")]
+    return " ".join(["v=spf1", *allowed, "~all"])
+
+
+def _without_all(record: str) -> str:
+    return " ".join(each for each in record.split() if each.lower().lstrip("+-~?") != "all")
 
 
 def _is_spf(text: str) -> bool:

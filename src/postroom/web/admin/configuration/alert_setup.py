@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from postroom.web.admin.configuration.setting_fields import (
 )
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+from postroom.wiring import SetupTrial, try_alerts
 
 HERE = "/settings/alerts"
 _FIELDS: Final = (
@@ -61,16 +62,27 @@ async def save(visit: Visit) -> Response:
     return visit.redirect(HERE, "Saved. All processes use it within a few seconds.")
 
 
+async def test(visit: Visit) -> Response:
+    """Try what is saved, and show what became of it."""
+    await visit.context.live.refresh()
+    trials = await try_alerts(visit.services, visit.context.settings)
+    if not trials:
+        return visit.redirect(HERE, "Nothing to test yet: set an address or a webhook first.")
+    return _show(visit, trials=trials)
+
+
 def _show(
     visit: Visit,
     typed: Mapping[str, str] | None = None,
     problems: Mapping[str, str] | None = None,
+    trials: Sequence[SetupTrial] = (),
 ) -> Response:
     settings = visit.context.settings
     return visit.render(
         "admin/configuration/alerts.html",
         status=422 if problems else 200,
         here=HERE,
+        trials=trials,
         fields=show_fields(settings, _FIELDS, typed, problems).values(),
         is_off=not settings.alerts.email and not settings.alerts.webhook,
         stored=visit.context.live.stored,
@@ -81,4 +93,5 @@ def _show(
 VIEWS = (
     View(HERE, alerts, role=Role.ADMINISTRATOR),
     View(HERE, save, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from postroom.web.admin.configuration.setting_fields import (
 )
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+from postroom.wiring import SetupTrial, try_bounce_inputs
 
 HERE = "/settings/bounces"
 
@@ -135,16 +136,27 @@ async def save(visit: Visit) -> Response:
     return visit.redirect(HERE, "Saved. All processes use it within a few seconds.")
 
 
+async def test(visit: Visit) -> Response:
+    """Try what is saved, and show what became of it."""
+    await visit.context.live.refresh()
+    trials = await try_bounce_inputs(visit.context.settings)
+    if not trials:
+        return visit.redirect(HERE, "Nothing to test yet: set a mailbox or a port first.")
+    return _show(visit, trials=trials)
+
+
 def _show(
     visit: Visit,
     typed: Mapping[str, str] | None = None,
     problems: Mapping[str, str] | None = None,
+    trials: Sequence[SetupTrial] = (),
 ) -> Response:
     fields = show_fields(visit.context.settings, _FIELDS, typed, problems)
     return visit.render(
         "admin/configuration/bounces.html",
         status=422 if problems else 200,
         here=HERE,
+        trials=trials,
         return_fields=[fields[each.name] for each in _RETURN],
         mailbox_fields=[fields[each.name] for each in _MAILBOX],
         listener_fields=[fields[each.name] for each in _LISTENER],
@@ -166,4 +178,5 @@ def _hook_url(visit: Visit, source: BounceSource) -> str:
 VIEWS = (
     View(HERE, bounces, role=Role.ADMINISTRATOR),
     View(HERE, save, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",)),
 )
