@@ -99,7 +99,7 @@ class FanOut:
         self._published = PublishedIndex(store)
         self._audiences = services.audiences
         self._tests = AbTestRows(store)
-        self._received = ReceivedMessages(store, services.message_rows)
+        self._received = ReceivedMessages(store, services.message_rows, services.link_tables)
         self._events = services.events
         self._server: Server | None = None
         self._server_changed_at = -math.inf

@@ -15,6 +15,7 @@ from postroom.services.audience.suppression.delivery_figures import DeliveryFigu
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.events import EventService
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.media.pictures import PictureService
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.sending.hold_rows import HoldService
@@ -40,6 +41,7 @@ class SchedulerServices(Protocol):
     audit: AuditService
     personal_data: PersonalDataService
     results: ResultService
+    link_tables: LinkTables
     delivery_figures: DeliveryFigureService
     ab_tests: AbTestService
     bounce_intake: BounceIntake

@@ -201,7 +201,7 @@ async def test_page_file_api_and_command_show_who_opened_and_clicked(
     worker._judge_after = 0.0
     await work(worker)
 
-    described = describe_results(await services.results.of_message(message))
+    described = describe_results(await services.results.compared(message))
     expected = output.builtins(described)
     assert expected["people"] == {"agreed": 0, "opened": 2, "clicked": 1}
     assert expected["opened"]["people"] == 3
