@@ -235,7 +235,8 @@ async def test_page_file_api_and_command_show_who_opened_and_clicked(
     for row in (["people", "opened", "2"], ["people", "clicked", "1"]):
         assert row in rows
     page = " ".join((await user.get(f"/messages/{message.ref}")).text.split())
-    assert "2 opened, 1 clicked" in page
+    assert "2 of 0 opened the message" in page
+    assert "clicked, of 0" in page
     listing = (await user.get(f"/messages/{message.ref}/people")).text
     assert "user0@example.com" in listing
     assert "user2@example.com" not in listing

@@ -1,13 +1,18 @@
 """Follow-ups: the same content with another subject, to those who have not received a message."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.tracking import Track
 from postroom.scheduler.completion import Completion
+from postroom.services.audience.results.people import PersonHits
 from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
@@ -60,6 +65,29 @@ async def test_the_first_audience_still_holds(services: Services, store: Store) 
     made = await services.follow_ups.create(draft.ref, FollowUp.NEW, "Again", WHO)
     await services.composing.schedule(made.ref)
     assert await check_pages(store, await fan_out_whole(store, made.ref)) == ["in@example.com"]
+
+
+async def test_those_who_clicked_do_not_get_it_again(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    people = await fill(store, name, 3)
+    who = await services.subscriptions.get(name, people[0].address)
+    await services.preferences.save(who, {}, "", tracking=True)
+    made = await services.messages.create(
+        name,
+        "Hello",
+        NewBodies('<a href="https://www.example.com/">Read</a>'),
+        datetime.now(UTC),
+        track=Track.PERSONAL,
+    )
+    message = await sent(services, made.ref, [ACCEPTED] * 3)
+    at = datetime.now(UTC)
+    await services.personal_hits.record(message, {who.guid: PersonHits(at, at, frozenset({1}))})
+    await services.subscriptions.add(name, "new@example.com", verified=True)
+
+    draft = await services.follow_ups.create(message.ref, FollowUp.UNCLICKED, "Again", WHO)
+    await services.composing.schedule(draft.ref)
+    queued = await fan_out_whole(store, draft.ref)
+    assert await check_pages(store, queued) == [people[1].address, people[2].address]
 
 
 async def test_it_needs_a_subject_and_clicks_must_be_known(

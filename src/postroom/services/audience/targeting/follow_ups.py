@@ -35,10 +35,6 @@ class FollowUp(StrEnum):
     """Everyone who received the message and is not known to have clicked a link in it."""
 
 
-AVAILABLE: Final = frozenset({FollowUp.NEW})
-"""Rules do not know `clicked` yet: `UNCLICKED` is to be added here when they do."""
-
-
 class FollowUpService:
     def __init__(
         self,
@@ -99,12 +95,7 @@ def follow_ups(message: Message) -> list[FollowUp]:
     is_variant = message.part is not None and not message.part.without
     if message.status not in FINAL or message.queued_at is None or is_variant:
         return []
-    is_personal = message.track is Track.PERSONAL
-    return [
-        each
-        for each in FollowUp
-        if each in AVAILABLE and (is_personal or each is not FollowUp.UNCLICKED)
-    ]
+    return list(FollowUp) if message.track is Track.PERSONAL else [FollowUp.NEW]
 
 
 def check_follow_up(message: Message, kind: FollowUp) -> None:

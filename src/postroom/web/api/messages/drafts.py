@@ -109,7 +109,7 @@ async def duplicate_message(request: Request, ref: RefPath) -> Response:
 )
 async def follow_up_message(request: Request, ref: RefPath, body: NewFollowUp) -> Response:
     """Create a draft with the content of a sent message, another subject, and a part of its
-    audience. `unclicked` requires tracking per person, which is not available yet: 409."""
+    audience. `unclicked` requires that the message was sent with personal tracking."""
     services = services_of(request)
     draft = await services.follow_ups.create(ref, body.to, body.subject, author_of(request))
     return respond_created(await describe(services, draft))
