@@ -12,7 +12,7 @@ import msgspec
 from postroom.composing.blocks.block_layout import to_sections
 from postroom.composing.blocks.blocks import BlockDocument, find_path, parse_blocks
 from postroom.composing.brand import EmailBrand, brand_values
-from postroom.composing.findings import Finding, Findings, Level
+from postroom.composing.content_findings import ContentFinding, Findings, Level
 from postroom.composing.layouts import (
     Filling,
     Layout,
@@ -61,10 +61,10 @@ class Compiled(msgspec.Struct, frozen=True):
 
     html: str = ""
     text: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ContentFinding, ...] = ()
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[ContentFinding]:
         return [each for each in self.findings if each.level is Level.ERROR]
 
 
@@ -279,7 +279,7 @@ class Compilation:
         self._findings.add_at(Level.ERROR, "merge-field", text, line, column)
 
 
-def check_layout(layout: Layout) -> list[Finding]:
+def check_layout(layout: Layout) -> list[ContentFinding]:
     """Return the errors of a template, at their positions in its source."""
     findings = Findings(layout.source)
     try:

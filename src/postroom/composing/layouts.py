@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from postroom.composing.brand import EmailBrand, brand_values
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.composing.mjml.tree import CONTENT_TAG, Node
 
 CONTENT: Final = "content"

@@ -15,7 +15,7 @@ from postroom.domain.audience.list_emails import ListEmail, ListEmailKind
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.branded_frame import BrandedFrame
 from postroom.mail.bodies.plaintext import text_from_html
-from postroom.mail.personal.conditions import MARKER
+from postroom.mail.personal.content_conditions import MARKER
 from postroom.mail.personal.field_contexts import check_places
 from postroom.mail.personal.merge_fields import FIELD, OWN_RULES, FieldRule, check_fields
 from postroom.mail.personal.positions import position_of

@@ -14,7 +14,7 @@ from postroom.composing.blocks.blocks import (
     BlockDocument,
     Divider,
     Heading,
-    Picture,
+    PictureBlock,
     Quote,
     Text,
 )
@@ -93,7 +93,7 @@ def _block(group: list[Token]) -> Block | None:
     if first.type == "paragraph_open" and len(inline.children or []) == 1:
         [child] = inline.children or []
         if child.type == "image":
-            return Picture(str(child.attrs.get("src", "")), alt=child.content)
+            return PictureBlock(str(child.attrs.get("src", "")), alt=child.content)
     if first.type == "blockquote_open":
         inlines = [token for token in group if token.type == "inline"]
         if len(inlines) == 1 and _is_plain(inlines[0]):

@@ -15,7 +15,12 @@ from typing import Final
 
 import msgspec
 
-from postroom.mail.personal.conditions import Marker, MarkerKind, find_markers, written_marker
+from postroom.mail.personal.content_conditions import (
+    Marker,
+    MarkerKind,
+    find_markers,
+    written_marker,
+)
 from postroom.mail.personal.merge_fields import (
     ANY_FIELD,
     FieldRule,

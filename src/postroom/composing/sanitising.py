@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from postroom.composing.complexity import find_excess
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.mail.bodies.web_addresses import scheme_of
 
 TAGS: Final = frozenset(

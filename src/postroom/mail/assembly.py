@@ -18,7 +18,7 @@ from postroom.mail.bodies.attached_files import AttachedFile, with_attachments
 from postroom.mail.bodies.body_encoding import BodyPart, mime_content
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.mailing import MessageIds, Source, SplicedMailing
-from postroom.mail.personal.conditions import MarkerKind
+from postroom.mail.personal.content_conditions import MarkerKind
 from postroom.mail.personal.slots import AnySlot, BranchSlot, FieldSlot, Pieces, Segments, Slot
 from postroom.mail.tracking.tracking_tokens import PersonalTokens
 from postroom.mail.wire_addresses import ascii_domain, envelope_address

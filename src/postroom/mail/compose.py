@@ -44,19 +44,19 @@ from postroom.mail.bodies.html import contains_visibly, declare_utf8, footer_pos
 from postroom.mail.bodies.preheader import with_preheader
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
 from postroom.mail.mailing import Mailing
-from postroom.mail.personal.conditions import (
+from postroom.mail.personal.content_conditions import (
     Marker,
     find_markers,
     for_everybody,
     line_span,
     shown_marker,
 )
-from postroom.mail.personal.field_contexts import Place, fields_with_places
+from postroom.mail.personal.field_contexts import FieldPlace, fields_with_places
 from postroom.mail.personal.merge_fields import (
     NO_COLUMNS,
     OWN_RULES,
     Columns,
-    Field,
+    CommonField,
     FieldRule,
     MergeField,
     find_fields,
@@ -70,9 +70,9 @@ from postroom.mail.tracking.link_tracking import (
 )
 from postroom.translations import Translator
 
-_LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
-_PREFERENCES_FIELD: Final = f"{{{{ {Field.PREFERENCES_URL} }}}}"
-_LIST_FIELD: Final = f"{{{{ {Field.LIST_DESCRIPTION} }}}}"
+_LINK_FIELD: Final = f"{{{{ {CommonField.UNSUBSCRIBE_URL} }}}}"
+_PREFERENCES_FIELD: Final = f"{{{{ {CommonField.PREFERENCES_URL} }}}}"
+_LIST_FIELD: Final = f"{{{{ {CommonField.LIST_DESCRIPTION} }}}}"
 _HTML_FOOTER: Final = """
 <div lang="{language}" style="margin:32px 0 0;padding:16px 0;border-top:1px solid #d8d8d8;\
 color:#6b6b6b;font:13px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;\
@@ -180,7 +180,7 @@ def _text_part(text: str, values: _TextValues, _: Translator, postal_address: st
     footer: list[str | AnySlot] = []
     certain = for_everybody(body, in_html=False)
     fields = find_fields("text", certain, values.rules)
-    if not any(each.name == Field.UNSUBSCRIBE_URL for each in fields):
+    if not any(each.name == CommonField.UNSUBSCRIBE_URL for each in fields):
         footer += values.filled("text", _leave(_TEXT_LEAVE, _, values.identity))
     if postal_address and not _says(certain, postal_address):
         # Not searched for merge fields: braces in a postal address are braces.
@@ -242,7 +242,7 @@ class _TextValues(msgspec.Struct, frozen=True):
 
     email: ClassVar[Slot] = Slot.EMAIL_IN_TEXT
     in_html: ClassVar[bool] = False
-    places: ClassVar[Mapping[Place, ValuePlace]] = {Place.TEXT: ValuePlace.TEXT}
+    places: ClassVar[Mapping[FieldPlace, ValuePlace]] = {FieldPlace.TEXT: ValuePlace.TEXT}
 
     @property
     def rules(self) -> Mapping[str, FieldRule]:
@@ -273,26 +273,26 @@ class _TextValues(msgspec.Struct, frozen=True):
             raise Invalid("html", f"{shown_marker(marker)} has no value for the recipients")
         return BranchSlot(number, marker.kind)
 
-    def of(self, field: MergeField, place: Place) -> list[str | AnySlot]:
+    def of(self, field: MergeField, place: FieldPlace) -> list[str | AnySlot]:
         if (number := self.numbers.get(field.name)) is not None:
             value_place = self.places.get(place, ValuePlace.IN_LINK)
             return [FieldSlot(number, value_place, field.default or "")]
-        match Field(field.name):
-            case Field.EMAIL:
-                return [self.email if place is Place.TEXT else Slot.EMAIL_IN_URL]
-            case Field.LIST_DESCRIPTION:
+        match CommonField(field.name):
+            case CommonField.EMAIL:
+                return [self.email if place is FieldPlace.TEXT else Slot.EMAIL_IN_URL]
+            case CommonField.LIST_DESCRIPTION:
                 shown = self.identity.description
-                return [self.escape(shown) if place is Place.TEXT else quote(shown, safe="")]
-            case Field.UNSUBSCRIBE_URL:
+                return [self.escape(shown) if place is FieldPlace.TEXT else quote(shown, safe="")]
+            case CommonField.UNSUBSCRIBE_URL:
                 return self._link(self.links.unsubscribe, place)
-            case Field.PREFERENCES_URL:
+            case CommonField.PREFERENCES_URL:
                 return self._link(self.links.preferences, place)
-            case Field.WEB_URL:
+            case CommonField.WEB_URL:
                 page = self.links.web
-                return [quote(page, safe="") if place is Place.IN_LINK else self.escape(page)]
+                return [quote(page, safe="") if place is FieldPlace.IN_LINK else self.escape(page)]
 
-    def _link(self, link: Link, place: Place) -> list[str | AnySlot]:
-        if place is Place.IN_LINK:
+    def _link(self, link: Link, place: FieldPlace) -> list[str | AnySlot]:
+        if place is FieldPlace.IN_LINK:
             return [quote(link.before, safe=""), Slot.GUID, quote(link.after, safe="")]
         return [self.escape(link.before), Slot.GUID, self.escape(link.after)]
 
@@ -300,9 +300,9 @@ class _TextValues(msgspec.Struct, frozen=True):
 class _HtmlValues(_TextValues, frozen=True):
     email: ClassVar[Slot] = Slot.EMAIL_IN_HTML
     in_html: ClassVar[bool] = True
-    places: ClassVar[Mapping[Place, ValuePlace]] = {
-        Place.TEXT: ValuePlace.HTML,
-        Place.LINK_START: ValuePlace.LINK,
+    places: ClassVar[Mapping[FieldPlace, ValuePlace]] = {
+        FieldPlace.TEXT: ValuePlace.HTML,
+        FieldPlace.LINK_START: ValuePlace.LINK,
     }
 
     def escape(self, text: str) -> str:
@@ -314,10 +314,10 @@ class _SubjectValues(_TextValues, frozen=True):
 
     email: ClassVar[Slot] = Slot.EMAIL_IN_SUBJECT
 
-    def of(self, field: MergeField, place: Place) -> list[str | AnySlot]:
+    def of(self, field: MergeField, place: FieldPlace) -> list[str | AnySlot]:
         if (number := self.numbers.get(field.name)) is not None:
             return [FieldSlot(number, ValuePlace.SUBJECT, field.default or "")]
-        return super().of(field, Place.TEXT)
+        return super().of(field, FieldPlace.TEXT)
 
 
 def _joined(pieces: Iterable[Iterable[str | AnySlot]]) -> list[str | AnySlot]:

@@ -18,8 +18,8 @@ import msgspec
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.documents import framed, is_document
 from postroom.mail.bodies.hostile_content import without_hostile_content
-from postroom.mail.personal.conditions import holds_for_nobody, resolved
-from postroom.mail.personal.field_contexts import Place, html_places, text_places
+from postroom.mail.personal.content_conditions import holds_for_nobody, resolved
+from postroom.mail.personal.field_contexts import FieldPlace, html_places, text_places
 from postroom.mail.personal.merge_fields import FIELD, MergeField, unquoted
 from postroom.mail.personal.positions import position_of
 
@@ -103,10 +103,10 @@ def _filled(text: str, values: WebValues, *, in_html: bool) -> str:
     )
 
 
-def _escaped(value: str, field: MergeField, place: Place, *, in_html: bool) -> str:
-    if place is Place.LINK_START and field.name not in _OF_THE_LIST:
+def _escaped(value: str, field: MergeField, place: FieldPlace, *, in_html: bool) -> str:
+    if place is FieldPlace.LINK_START and field.name not in _OF_THE_LIST:
         return quote(value, safe="")  # no default becomes a `javascript:` link
-    if place in (Place.TEXT, Place.LINK_START):
+    if place in (FieldPlace.TEXT, FieldPlace.LINK_START):
         return html_.escape(value) if in_html else value
     return quote(value, safe="")
 

@@ -122,7 +122,7 @@ class Durations(_Counted):
         return Histogram(self.name, self.help, self.labels, buckets=_SECONDS)
 
 
-class Level(Measure):
+class Gauge(Measure):
     """A gauge, read from the store on request."""
 
 
@@ -138,12 +138,12 @@ WEB_SECONDS = Durations("postroom_web_seconds", "Requests, by status.", ("method
 HANDLED = Count(
     "postroom_handled_total", "Queue messages handled by applications.", ("app", "outcome")
 )
-QUEUE_LENGTH = Level("postroom_queue_messages", "Messages in a queue.", ("queue",))
-QUEUE_AGE = Level(
+QUEUE_LENGTH = Gauge("postroom_queue_messages", "Messages in a queue.", ("queue",))
+QUEUE_AGE = Gauge(
     "postroom_queue_oldest_seconds", "How long the oldest message has been waiting.", ("queue",)
 )
-PROCESSES = Level("postroom_processes", "Processes of applications.", ("app", "state"))
-MESSAGES = Level("postroom_open_messages", "Unfinished messages, by status.", ("status",))
+PROCESSES = Gauge("postroom_processes", "Processes of applications.", ("app", "state"))
+MESSAGES = Gauge("postroom_open_messages", "Unfinished messages, by status.", ("status",))
 
 MEASURES: tuple[Measure, ...] = (
     EMAILS,
@@ -237,7 +237,7 @@ def _name_files_by_slot() -> None:
         values.ValueClass = values.MultiProcessValue(_Slot())  # type: ignore[no-untyped-call]
 
 
-def collect(levels: dict[Level, dict[tuple[str, ...], float]]) -> bytes:
+def collect(levels: dict[Gauge, dict[tuple[str, ...], float]]) -> bytes:
     """Return all metrics in Prometheus's text format: counts, and these levels."""
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
@@ -250,7 +250,7 @@ def collect(levels: dict[Level, dict[tuple[str, ...], float]]) -> bytes:
     return generate_latest(registry) + generate_latest(_levels(levels))
 
 
-def _levels(levels: dict[Level, dict[tuple[str, ...], float]]) -> CollectorRegistry:
+def _levels(levels: dict[Gauge, dict[tuple[str, ...], float]]) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import GaugeMetricFamily
 

@@ -16,7 +16,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.held_pages import HeldPages
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.audience.suppression.work_items import count_bounces, record_refused
+from postroom.services.audience.suppression.suppression_items import count_bounces, record_refused
 from postroom.services.events import Severity
 from postroom.services.messages.sending.page_rows import (
     DONE,

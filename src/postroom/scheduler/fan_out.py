@@ -36,7 +36,7 @@ from postroom.domain.messages.page_emails import PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
 from postroom.domain.messages.tracking import Track
 from postroom.errors import PostroomError
-from postroom.mail.personal.conditions import (
+from postroom.mail.personal.content_conditions import (
     check_conditions,
     compared_fields,
     compiled_conditions,
@@ -46,8 +46,8 @@ from postroom.scheduler.members import (
     ListMembers,
     Members,
     MembersOfLists,
+    MembersOfWave,
     MembersReader,
-    PartOfMembers,
     RefusedMembers,
     SelectedMembers,
     UsedFields,
@@ -170,7 +170,7 @@ class FanOut:
             except (Invalid, NoSuch) as exc:  # a message that it names was deleted meanwhile
                 return await self._pause(message, _unknown_audience(exc))
             if message.waves is not None:
-                members = PartOfMembers(members, await self._plans.belongs(message, check))
+                members = MembersOfWave(members, await self._plans.belongs(message, check))
             following = asyncio.ensure_future(members.after(last, check))
             try:
                 while (found := await following).guids:

@@ -18,7 +18,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.domain.messages.refs import MessageRef
-from postroom.mail.personal.conditions import HOLDS
+from postroom.mail.personal.content_conditions import HOLDS
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.audience.targeting.key_ranges import EVERY_ROW, KeyRanges, within
@@ -208,7 +208,7 @@ class MembersOfLists:
         found.zones.update(fields.zones({address: subscriber}))
 
 
-class PartOfMembers:
+class MembersOfWave:
     """Those of some recipients who belong to a part of them."""
 
     def __init__(self, members: MembersReader, belongs: Belongs) -> None:

@@ -19,12 +19,12 @@ from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.messages.pages import SUPPRESS_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.suppression.delivery_limits import DeliveryLimits
-from postroom.services.audience.suppression.suppressions import SuppressionService
-from postroom.services.audience.suppression.work_items import (
+from postroom.services.audience.suppression.suppression_items import (
     SuppressionItem,
     SuppressionTask,
     parse_suppression_item,
 )
+from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.concurrency import run_periodically
 from postroom.services.queues.held_items import HeldItems
 from postroom.storage import QueueMessage, Store, StoreOutage

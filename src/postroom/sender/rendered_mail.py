@@ -1,5 +1,5 @@
 """A message as one subscriber gets it, before or after it is sent, and what can be said about it by
-looking at it; `preflight.py` looks further."""
+looking at it; `message_preflight.py` looks further."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from postroom.composing.findings import Finding, Level
+from postroom.composing.content_findings import ContentFinding, Level
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
@@ -22,7 +22,7 @@ from postroom.mail.bodies.hostile_content import hostile_content
 from postroom.mail.bodies.preheader import shown_preheader
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.personal.conditions import (
+from postroom.mail.personal.content_conditions import (
     HOLDS,
     compared_fields,
     longer_branches,
@@ -33,7 +33,7 @@ from postroom.sender.draft_mail import draft_mailing, draft_values
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.messages.checks.preflight import (
-    Audience,
+    AudienceSummary,
     inspect_attachments,
     inspect_audience,
     inspect_email,
@@ -55,14 +55,14 @@ class Subscribers(Protocol):
     async def get(self, list_name: str, address: str) -> Subscriber: ...
 
 
-def _problems(refusal: Invalid) -> Iterator[Finding]:
+def _problems(refusal: Invalid) -> Iterator[ContentFinding]:
     """Yield why a message cannot be sent."""
     problems = {refusal.field: refusal.problem}
     if isinstance(refusal, Incomplete):
         problems = refusal.problems
     for field, problem in problems.items():
         code = f"incomplete-{field.replace('_', '-')}"
-        yield Finding(Level.ERROR, code, f"{field}: {problem}")
+        yield ContentFinding(Level.ERROR, code, f"{field}: {problem}")
 
 
 class LongestMail(msgspec.Struct, frozen=True):
@@ -91,8 +91,8 @@ class Examined(msgspec.Struct, frozen=True):
     """What there is to say about a message. Without a `mail`, which has all of its parts, it cannot
     be composed yet."""
 
-    findings: list[Finding]
-    audience: Audience
+    findings: list[ContentFinding]
+    audience: AudienceSummary
     mail: ReadMail | None = None
     longest: LongestMail | None = None
     from_address: Address | None = None
@@ -163,7 +163,7 @@ class Renderer:
         try:
             examined = await self._examine_content(message)
         except Invalid as exc:
-            examined = Examined(list(_problems(exc)), Audience(), lists=message.lists)
+            examined = Examined(list(_problems(exc)), AudienceSummary(), lists=message.lists)
         audience, findings = examined.audience, examined.findings
         unknown = {"incomplete-list", "incomplete-segment"} | {
             f"incomplete-{each}" for each in ("exclude-segments", "exclude-lists", "more-lists")
@@ -224,7 +224,7 @@ class Renderer:
         ]
         return Examined(
             findings,
-            Audience(),
+            AudienceSummary(),
             mail,
             longest,
             mailing_list.from_address,
@@ -239,9 +239,9 @@ class Renderer:
         lines = InboxLines(message.preheader, message.from_name, message.reply_to)
         return message.subject, lines, await self._messages.bodies(message)
 
-    async def _audience(self, message: Message) -> Audience:
+    async def _audience(self, message: Message) -> AudienceSummary:
         counted = await self._audiences.count(message.list_name, message.audience)
-        return Audience(counted.will_receive, counted.excluded)
+        return AudienceSummary(counted.will_receive, counted.excluded)
 
     def _whole(
         self,

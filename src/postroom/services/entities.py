@@ -30,7 +30,7 @@
 | `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
 | `media`          | `picture`     | time or hash    | see `messages/pictures.py`           |
 | `media`          | `use`         | hash, message   | see `messages/picture_uses.py`       |
-| `storeinfo`      | `store`       | `data`          | see `operations/conversions.py`      |
+| `storeinfo`      | `store`       | `data`          | see `store_conversions.py`      |
 | `settings`       | `setting`     | `stored`        | see `operations/stored_settings.py`  |
 
 KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).

@@ -67,7 +67,7 @@ class Event(msgspec.Struct, frozen=True):
     subject: str
 
 
-class EventPage(msgspec.Struct, frozen=True):
+class EventSlice(msgspec.Struct, frozen=True):
     """Some events, newest first; `next` continues after them."""
 
     events: list[Event]
@@ -131,12 +131,12 @@ class EventService:
         day: date | None = None,
         limit: int = 100,
         after: str | None = None,
-    ) -> EventPage:
+    ) -> EventSlice:
         """Return events, newest first: with at least this severity, and of one day (UTC)."""
         found = await self._events.query(
             KeyRange.only(_partition(least)), _rows(day), limit=limit, after=after
         )
-        return EventPage([_event(entity) for entity in found.entities], found.next)
+        return EventSlice([_event(entity) for entity in found.entities], found.next)
 
     async def whole(
         self, *, least: Severity = Severity.INFO, day: date | None = None, most: int

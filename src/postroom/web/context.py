@@ -7,7 +7,7 @@ import asyncio
 from dns.asyncresolver import Resolver
 
 from postroom.encryption import load_secret_key
-from postroom.sender.preflight import PreflightService
+from postroom.sender.message_preflight import PreflightService
 from postroom.services.audience.listmonk.listmonk_api import MayConnect
 from postroom.services.messages.checks.link_checks import is_public
 from postroom.services.messages.domains.domain_checks import DomainChecks

@@ -55,8 +55,8 @@ from postroom.services.events import EventService
 from postroom.services.idempotency import IdempotencyService
 from postroom.services.messages.ab_test_rows import AbTestRows
 from postroom.services.messages.domains.dkim_keys import DkimKeyService, SigningKeys
-from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.composing import ComposingService
+from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.services.messages.drafts.templates import TemplateService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables

@@ -10,7 +10,7 @@ from dns.asyncresolver import Resolver
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.messages.web_pages import known_web_url
 from postroom.sender.draft_mail import parse_test_addresses, send_tests
-from postroom.sender.preflight import PreflightService
+from postroom.sender.message_preflight import PreflightService
 from postroom.sender.rendered_mail import Renderer
 from postroom.services.audience.fields.field_gaps import FieldGaps
 from postroom.services.messages.checks.link_checks import LinkTrial

@@ -11,7 +11,7 @@ from functools import partial
 from postroom.encryption import Keyring, load_all_keys
 from postroom.sender.limits.connection_share import shared_connections
 from postroom.sender.signing import SigningTransport
-from postroom.services.operations.conversions import bring_up_to_date
+from postroom.services.operations.store_conversions import bring_up_to_date
 from postroom.services.operations.store_copy import refuse_unfinished_copy
 from postroom.services.operations.store_history import StoreHistory
 from postroom.settings import Settings

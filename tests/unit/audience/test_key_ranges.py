@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.rules import compile_rule, parse_rule
 from postroom.domain.audience.rules.narrowing import address_start
-from postroom.domain.audience.rules.syntax import Comparison, Operator, Rule
+from postroom.domain.audience.rules.syntax import Operator, Rule, RuleComparison
 from postroom.services import entities
 from postroom.services.audience.targeting.key_ranges import (
     EVERY_ROW,
@@ -53,18 +53,18 @@ def test_the_beginning_of_all_selected_addresses(rule: str, start: str) -> None:
 
 TEXTS = st.text("aAsSßẞſﬁfiﬀKkéİi1.@", max_size=5)
 COMPARISONS = st.builds(
-    lambda operator, values: Comparison("email", operator, tuple(values)),
+    lambda operator, values: RuleComparison("email", operator, tuple(values)),
     st.sampled_from([Operator.STARTS_WITH, Operator.EQUAL, Operator.NOT_EQUAL, Operator.CONTAINS]),
     st.lists(TEXTS, min_size=1, max_size=1),
 ) | st.builds(
-    lambda values: Comparison("email", Operator.IN, tuple(values)),
+    lambda values: RuleComparison("email", Operator.IN, tuple(values)),
     st.lists(TEXTS, min_size=1, max_size=3),
 )
 
 
 @given(rules_of(COMPARISONS), TEXTS)
-@example(Comparison("email", Operator.STARTS_WITH, ("strasse",)), "straße")
-@example(Comparison("email", Operator.STARTS_WITH, ("fine",)), "ﬁne")
+@example(RuleComparison("email", Operator.STARTS_WITH, ("strasse",)), "straße")
+@example(RuleComparison("email", Operator.STARTS_WITH, ("fine",)), "ﬁne")
 def test_whoever_a_rule_selects_is_in_its_ranges(rule: Rule, name: str) -> None:
     address = Address(unicodedata.normalize("NFC", f"{name}x@example.org"))
     if compile_rule(rule, TODAY)({"email": address}):

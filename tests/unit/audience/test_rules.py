@@ -21,12 +21,12 @@ from postroom.domain.audience.rules import (
     text_of,
 )
 from postroom.domain.audience.rules.syntax import (
-    AllOf,
-    AnyOf,
-    Comparison,
+    AllRules,
+    AnyRule,
     Not,
     Operator,
     Period,
+    RuleComparison,
     Unit,
 )
 
@@ -320,11 +320,11 @@ def comparison(draw: st.DrawFn) -> Rule:
     operator = Operator(draw(st.sampled_from([*_words(usable), "is empty", "is not empty"])))
     if operator is Operator.WITHIN:
         period = Period(draw(st.integers(1, 4)), draw(st.sampled_from(Unit)))
-        return Comparison(name, operator, period=period)
+        return RuleComparison(name, operator, period=period)
     if name == "email" and operator in (Operator.STARTS_WITH, Operator.EQUAL, Operator.IN):
         literal = st.sampled_from(["USER", "user00000", "User000003@example.com", "ß", ""])
         more = draw(st.lists(literal, max_size=2)) if operator is Operator.IN else []
-        return Comparison(name, operator, (draw(literal), *more))
+        return RuleComparison(name, operator, (draw(literal), *more))
     literal = literals[FieldType.TEXT if kind is FieldType.CHOICES else kind]
     if operator in (Operator.EMPTY, Operator.NOT_EMPTY):
         values: tuple[Any, ...] = ()
@@ -332,7 +332,7 @@ def comparison(draw: st.DrawFn) -> Rule:
         values = tuple(draw(st.lists(literal, min_size=1, max_size=3)))
     else:
         values = (draw(literal),)
-    return Comparison(name, operator, values)
+    return RuleComparison(name, operator, values)
 
 
 def _words(text: str) -> list[str]:
@@ -345,8 +345,8 @@ def rules_of(comparisons: st.SearchStrategy[Rule]) -> st.SearchStrategy[Rule]:
         comparisons,
         lambda part: st.one_of(
             part.filter(lambda each: not isinstance(each, Not)).map(Not),
-            st.lists(part, min_size=2, max_size=3).map(lambda parts: AllOf(tuple(parts))),
-            st.lists(part, min_size=2, max_size=3).map(lambda parts: AnyOf(tuple(parts))),
+            st.lists(part, min_size=2, max_size=3).map(lambda parts: AllRules(tuple(parts))),
+            st.lists(part, min_size=2, max_size=3).map(lambda parts: AnyRule(tuple(parts))),
         ),
         max_leaves=6,
     )
@@ -354,7 +354,7 @@ def rules_of(comparisons: st.SearchStrategy[Rule]) -> st.SearchStrategy[Rule]:
 
 rules = rules_of(comparison())
 received = st.sampled_from([SENT, UNSENT]).map(
-    lambda ref: Comparison("email", Operator.RECEIVED, (ref,))
+    lambda ref: RuleComparison("email", Operator.RECEIVED, (ref,))
 )
 rules_with_messages = rules_of(comparison() | received)
 
@@ -364,9 +364,9 @@ def model(rule: Rule, row: Mapping[str, Any], today: date = TODAY) -> bool:
     match rule:
         case Not(part):
             return not model(part, row, today)
-        case AllOf(parts):
+        case AllRules(parts):
             return min(model(each, row, today) for each in parts)
-        case AnyOf(parts):
+        case AnyRule(parts):
             return max(model(each, row, today) for each in parts)
     if rule.operator is Operator.RECEIVED:
         return row["email"] in RECEIVED[str(rule.values[0])]

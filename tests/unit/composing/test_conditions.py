@@ -8,11 +8,11 @@ import pytest
 from postroom.composing.blocks.canvas import compile_canvas
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import Compiled, compile_source
-from postroom.composing.conversions import convert
+from postroom.composing.format_conversions import convert
 from postroom.composing.layouts import Layout
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.bodies.html import HtmlTag, tokens
-from postroom.mail.personal.conditions import resolved
+from postroom.mail.personal.content_conditions import resolved
 
 GERMAN = 'language = "de"'
 BLOCKS = {

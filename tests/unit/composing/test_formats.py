@@ -8,8 +8,8 @@ import pytest
 from postroom.composing.brand import EmailBrand
 from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import LARGEST_SOURCE, compile_source
-from postroom.composing.conversions import convert
-from postroom.composing.findings import Finding, Level
+from postroom.composing.content_findings import ContentFinding, Level
+from postroom.composing.format_conversions import convert
 from postroom.composing.layouts import Layout, LayoutFormat
 from postroom.domain.audience.appearance import Colour
 from postroom.domain.audience.brand import Brand
@@ -30,7 +30,7 @@ WHOLE = f"<mjml><mj-body>{SECTION}</mj-body></mjml>"
 DOCUMENT = "<!doctype html>\n<html><body bgcolor=red><p>Mine</body></html>"
 
 
-def found(source: str, format: MessageFormat, layout: Layout | None = None) -> list[Finding]:
+def found(source: str, format: MessageFormat, layout: Layout | None = None) -> list[ContentFinding]:
     return list(compile_source(source, format, BRAND, layout).findings)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.composing.compiler import check_layout, compile_source
-from postroom.composing.findings import Level
+from postroom.composing.content_findings import Level
 from postroom.composing.layouts import Layout, LayoutFormat
 from postroom.composing.mjml.markup import inline_styles
 from postroom.composing.sanitising import sanitise
@@ -136,7 +136,7 @@ def test_processes_that_do_not_compose_do_not_load_the_libraries() -> None:
     """They would make senders start later, and larger."""
     program = (
         "import sys, postroom.hosted, postroom.sender, postroom.wiring, postroom.web.app,"
-        " postroom.composing.compiler, postroom.composing.conversions;"
+        " postroom.composing.compiler, postroom.composing.format_conversions;"
         " print([name for name in ('nh3', 'mjml', 'css_inline', 'markdown_it')"
         " if name in sys.modules])"
     )

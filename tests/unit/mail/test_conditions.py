@@ -10,7 +10,7 @@ import pytest
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient, SplicedMailing
-from postroom.mail.personal.conditions import HOLDS, conditions_in, find_markers
+from postroom.mail.personal.content_conditions import HOLDS, conditions_in, find_markers
 from postroom.mail.personal.field_contexts import check_outside_rows, check_places
 from postroom.mail.personal.merge_fields import FieldRule, check_fields
 from postroom.mail.web_version import WebValues, web_document, web_line

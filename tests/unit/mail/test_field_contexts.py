@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.html import HtmlTag, HtmlText, tokens
 from postroom.mail.mail_reader import read_mail
-from postroom.mail.personal.field_contexts import Place, check_places, html_places, text_places
+from postroom.mail.personal.field_contexts import FieldPlace, check_places, html_places, text_places
 from postroom.mail.personal.merge_fields import FieldRule, check_fields, find_fields
 from tests.unit.mail.mailings import GUID, URL, mailing, recipient
 
@@ -24,28 +24,28 @@ HOSTILE = "o'&=?{}%+#/_`|!$^~*@example.org"
 @pytest.mark.parametrize(
     ("document", "place"),
     [
-        ("<p>{{ email }}</p>", Place.TEXT),
-        ('<a title="for {{ email }}">', Place.TEXT),
-        ("<img alt='{{ email }}'>", Place.TEXT),
-        ("<title>{{ email }}</title>", Place.TEXT),
-        ("<!-- {{ email }} -->", Place.TEXT),
-        ('<a title="a > b" href="https://example.com/?e={{ email }}&a=b">', Place.IN_LINK),
-        ('<a href="mailto:{{ email }}">', Place.IN_LINK),
-        ('<img src="https://example.com/{{ email }}.png">', Place.IN_LINK),
-        ('<a href="{{ email }}">', Place.LINK_START),
-        ("<a href={{ email }}>", Place.LINK_START),
-        ("<p title={{ email }}>", Place.UNSAFE),
-        ("<p {{ email }}>", Place.UNSAFE),
-        ('<p style="width: {{ email }}">', Place.UNSAFE),
-        ("<p onclick=\"go('{{ email }}')\">", Place.UNSAFE),
-        ("<style>p { color: {{ email }} }</style>", Place.UNSAFE),
-        ("<script>go('{{ email }}')</script>", Place.UNSAFE),
-        ('<p title="{{ email | default: "a" }}" lang="en">', Place.TEXT),
+        ("<p>{{ email }}</p>", FieldPlace.TEXT),
+        ('<a title="for {{ email }}">', FieldPlace.TEXT),
+        ("<img alt='{{ email }}'>", FieldPlace.TEXT),
+        ("<title>{{ email }}</title>", FieldPlace.TEXT),
+        ("<!-- {{ email }} -->", FieldPlace.TEXT),
+        ('<a title="a > b" href="https://example.com/?e={{ email }}&a=b">', FieldPlace.IN_LINK),
+        ('<a href="mailto:{{ email }}">', FieldPlace.IN_LINK),
+        ('<img src="https://example.com/{{ email }}.png">', FieldPlace.IN_LINK),
+        ('<a href="{{ email }}">', FieldPlace.LINK_START),
+        ("<a href={{ email }}>", FieldPlace.LINK_START),
+        ("<p title={{ email }}>", FieldPlace.UNSAFE),
+        ("<p {{ email }}>", FieldPlace.UNSAFE),
+        ('<p style="width: {{ email }}">', FieldPlace.UNSAFE),
+        ("<p onclick=\"go('{{ email }}')\">", FieldPlace.UNSAFE),
+        ("<style>p { color: {{ email }} }</style>", FieldPlace.UNSAFE),
+        ("<script>go('{{ email }}')</script>", FieldPlace.UNSAFE),
+        ('<p title="{{ email | default: "a" }}" lang="en">', FieldPlace.TEXT),
     ],
 )
-def test_the_place_of_a_field_is_known(document: str, place: Place) -> None:
+def test_the_place_of_a_field_is_known(document: str, place: FieldPlace) -> None:
     assert html_places(document, list(find_fields("html", document))) == [place]
-    if place is Place.UNSAFE:
+    if place is FieldPlace.UNSAFE:
         with pytest.raises(Invalid, match=r"html: line 1, column \d+: {{ email }} cannot be used"):
             check_places(document)
     else:
@@ -55,7 +55,7 @@ def test_the_place_of_a_field_is_known(document: str, place: Place) -> None:
 def test_links_in_plain_text_are_recognised() -> None:
     text = "For {{ email }}: https://example.com/?a={{ email }}&b={{ email }} {{ email }}"
     places = text_places(text, list(find_fields("text", text)))
-    assert places == [Place.TEXT, Place.IN_LINK, Place.IN_LINK, Place.TEXT]
+    assert places == [FieldPlace.TEXT, FieldPlace.IN_LINK, FieldPlace.IN_LINK, FieldPlace.TEXT]
 
 
 @pytest.mark.parametrize("name", ["anna+news@example.org", HOSTILE, "зоя@пример.рф"])

@@ -5,7 +5,7 @@ import pytest
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.ab_tests import (
     Criterion,
-    Figures,
+    VariantFigures,
     chance_of,
     judged,
     parse_share,
@@ -50,27 +50,27 @@ def test_too_few_people_or_hits_say_nothing() -> None:
 
 
 def test_most_clicks_win_if_all_measure_them_otherwise_fewest_unsubscribes() -> None:
-    first, second = Figures(1000, 300, 20), Figures(1000, 240, 2)
+    first, second = VariantFigures(1000, 300, 20), VariantFigures(1000, 240, 2)
     verdict = judged([first, second])
     assert (verdict.criterion, verdict.winner) == (Criterion.CLICKS, 0)
     assert verdict.confidence == pytest.approx(1 - 0.00251, abs=0.0001)
-    unmeasured = judged([Figures(1000, None, 20), second])
+    unmeasured = judged([VariantFigures(1000, None, 20), second])
     assert (unmeasured.criterion, unmeasured.winner) == (Criterion.UNSUBSCRIBES, 1)
 
 
 def test_without_enough_confidence_nobody_wins_but_the_best_is_known() -> None:
-    verdict = judged([Figures(1000, 50), Figures(1000, 55)])
+    verdict = judged([VariantFigures(1000, 50), VariantFigures(1000, 55)])
     assert (verdict.best, verdict.winner) == (1, None)
     assert 0 < verdict.confidence < 0.95
-    nothing = judged([Figures(0, 0), Figures(0, 0)])
+    nothing = judged([VariantFigures(0, 0), VariantFigures(0, 0)])
     assert (nothing.winner, nothing.confidence) == (None, 0.0)
     # More clicks than emails: visits are counted, and somebody may come twice.
-    assert judged([Figures(20, 90), Figures(20, 2)]).winner == 0
+    assert judged([VariantFigures(20, 90), VariantFigures(20, 2)]).winner == 0
 
 
 def test_more_variants_need_a_larger_difference() -> None:
-    two = [Figures(1000, 50), Figures(1000, 30)]
-    four = [*two, Figures(1000, 30), Figures(1000, 30)]
+    two = [VariantFigures(1000, 50), VariantFigures(1000, 30)]
+    four = [*two, VariantFigures(1000, 30), VariantFigures(1000, 30)]
     assert judged(two).winner == 0
     assert judged(four).winner is None
     assert judged(four).confidence == pytest.approx(1 - 6 * 0.02248, abs=0.001)

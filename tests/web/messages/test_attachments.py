@@ -5,7 +5,7 @@ import json
 import pytest
 
 from postroom.services.accounts.users import Role
-from postroom.services.messages.drafts import attached_files
+from postroom.services.messages.drafts import stored_attachments
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from tests.web.site import Site, Visitor
 
@@ -74,7 +74,7 @@ async def test_what_was_not_uploaded_or_may_not_be_attached_is_refused(site: Sit
 async def test_uploads_of_one_message_are_bounded_even_if_they_are_removed_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached_files, "MOST_UPLOADED", 100)
+    monkeypatch.setattr(stored_attachments, "MOST_UPLOADED", 100)
     writer = await site.user(Role.WRITER)
     draft = await site.services.composing.create(ContentChange(), "ann")
     await upload(writer, draft.ref, "a.txt", b"a" * 60)

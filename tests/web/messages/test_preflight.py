@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.composing.findings import Level
+from postroom.composing.content_findings import Level
 from postroom.domain.audience.fields import Field
 from postroom.domain.messages.audiences import Audience, Exclusion
 from postroom.domain.messages.messages import MessageStatus
-from postroom.sender.preflight import PreflightService
+from postroom.sender.message_preflight import PreflightService
 from postroom.services.accounts.users import Role
 from postroom.services.audience.fields.field_gaps import FieldGaps
 from postroom.services.messages.checks.link_checks import LinkTrial

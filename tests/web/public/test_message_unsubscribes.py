@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from postroom import clock
-from postroom.cli.messages.progress import read_state
+from postroom.cli.messages.watching import read_state
 from postroom.cli.support import output
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.messages.emails import EmailOutcome

@@ -107,10 +107,10 @@ def ls(
     as_json: bool,
 ) -> None:
     """Show the subscribers of a list, sorted by address. Case is ignored."""
-    from postroom.services.audience.signup.subscriptions import SubscriberPage
+    from postroom.services.audience.signup.subscriptions import SubscriberSlice
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
 
-    async def find(services: Services) -> SubscriberPage | FoundSubscribers:
+    async def find(services: Services) -> SubscriberSlice | FoundSubscribers:
         if not contains:
             return await services.subscriptions.page(
                 list_name, verified=verified, prefix=prefix, limit=limit, after=after

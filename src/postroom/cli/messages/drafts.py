@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.messages.options import AUTHOR, read_moment
-from postroom.cli.messages.progress import MessageView, read_state, show_message
 from postroom.cli.messages.recipients import confirm_recipients, recipients_options
+from postroom.cli.messages.watching import MessageView, read_state, show_message
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.errors import PostroomError

@@ -37,13 +37,13 @@ from postroom.cli.messages.options import (
     source_options,
     track_option,
 )
-from postroom.cli.messages.progress import (
+from postroom.cli.messages.recipients import confirm_recipients, recipients_options
+from postroom.cli.messages.watching import (
     MessageView,
     read_state,
     show_message,
     watch_message,
 )
-from postroom.cli.messages.recipients import confirm_recipients, recipients_options
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.services.resources.messages import (
@@ -53,7 +53,7 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
-    from postroom.services.messages.message_rows import MessagePage
+    from postroom.services.messages.message_rows import MessageSlice
     from postroom.services.messages.message_times import NewestMessages
     from postroom.settings import Settings
     from postroom.wiring import Services
@@ -230,7 +230,7 @@ def ls(
     if done and drafts:
         raise click.UsageError("give --done or --drafts, not both")
 
-    async def read(services: Services) -> MessagePage | NewestMessages:
+    async def read(services: Services) -> MessageSlice | NewestMessages:
         if done:
             return await services.times.done(limit=limit, before=after)
         part = MessagePart.DRAFTS if drafts else MessagePart.OPEN

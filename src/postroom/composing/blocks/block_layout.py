@@ -12,12 +12,12 @@ from postroom.composing.blocks.blocks import (
     Block,
     BlockDocument,
     Button,
-    Columns,
+    ColumnsBlock,
     Divider,
     Footer,
     Heading,
     InColumn,
-    Picture,
+    PictureBlock,
     Post,
     Posts,
     Quote,
@@ -54,14 +54,14 @@ def conditions_of(document: BlockDocument) -> Iterator[tuple[str, str]]:
         path = f"$.blocks[{number}]"
         if block.condition and block.condition.strip():
             yield path, block.condition
-        for column, inner in enumerate(block.columns if isinstance(block, Columns) else ()):
+        for column, inner in enumerate(block.columns if isinstance(block, ColumnsBlock) else ()):
             for place, each in enumerate(inner):
                 if each.condition and each.condition.strip():
                     yield f"{path}.columns[{column}][{place}]", each.condition
 
 
 def _unguarded(block: T) -> T:
-    if isinstance(block, Columns):
+    if isinstance(block, ColumnsBlock):
         columns = tuple(tuple(map(_unguarded, column)) for column in block.columns)
         return msgspec.structs.replace(block, columns=columns, condition=msgspec.UNSET)
     return msgspec.structs.replace(block, condition=msgspec.UNSET)
@@ -77,7 +77,7 @@ def _guarded(block: Block, source: str) -> str:
 
 def _section(block: Block, *, with_footer: bool) -> str:
     match block:
-        case Columns():
+        case ColumnsBlock():
             return _columns(block)
         case Posts():
             return "".join(map(_post, block.posts))
@@ -88,7 +88,7 @@ def _section(block: Block, *, with_footer: bool) -> str:
             return _SECTION.format(_component(block))
 
 
-def _columns(block: Columns) -> str:
+def _columns(block: ColumnsBlock) -> str:
     columns = "".join(
         f"<mj-column>{''.join(_guarded(each, _component(each, _IN_COLUMN)) for each in column)}"
         "</mj-column>"
@@ -111,7 +111,7 @@ def _component(block: InColumn, inset: str = "") -> str:
                 f'<mj-text css-class="text" align="{block.align}"{inset}>{_html(block.html)}'
                 "</mj-text>"
             )
-        case Picture():
+        case PictureBlock():
             return _picture(block, inset)
         case Button():
             colour = _button_colour(Colour(block.colour)) if block.colour else ""
@@ -148,7 +148,7 @@ def _button_colour(colour: Colour) -> str:
     return f' background-color="{colour}" color="{text_on(colour)}"'
 
 
-def _picture(block: Picture, inset: str) -> str:
+def _picture(block: PictureBlock, inset: str) -> str:
     link = f' href="{_escaped(block.link)}"' if block.link else ""
     width = f' width="{block.width}px"' if block.width else ' fluid-on-mobile="true"'
     return (

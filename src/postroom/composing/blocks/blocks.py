@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 
 VERSION: Final = 1
 MOST_BLOCKS: Final = 200
@@ -41,7 +41,7 @@ class Text(_Block, frozen=True, tag="text"):
     align: Align = "left"
 
 
-class Picture(_Block, frozen=True, tag="picture"):
+class PictureBlock(_Block, frozen=True, tag="picture"):
     src: Url
     alt: Line = ""
     link: Url = ""
@@ -105,20 +105,20 @@ class Footer(_Block, frozen=True, tag="footer"):
     text: Line = ""
 
 
-InColumn = Heading | Text | Picture | Button | Divider | Spacer | Quote | Social | RawHtml
+InColumn = Heading | Text | PictureBlock | Button | Divider | Spacer | Quote | Social | RawHtml
 _Column = Annotated[tuple[InColumn, ...], msgspec.Meta(max_length=50)]
 
 
-class Columns(_Block, frozen=True, tag="columns"):
+class ColumnsBlock(_Block, frozen=True, tag="columns"):
     columns: Annotated[tuple[_Column, ...], msgspec.Meta(min_length=2, max_length=3)]
 
 
 Block = (
     Heading
     | Text
-    | Picture
+    | PictureBlock
     | Button
-    | Columns
+    | ColumnsBlock
     | Divider
     | Spacer
     | Quote

@@ -18,14 +18,14 @@ from postroom.composing.blocks.block_layout import conditions_of, without_condit
 from postroom.composing.blocks.blocks import BlockDocument, find_path
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import POSITION, Compilation, Compiled
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.composing.layouts import Layout, slots_of
 from postroom.composing.mjml import tags as mjml_tags
 from postroom.composing.mjml.tree import Node
 from postroom.composing.protection import HiddenFields
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.personal.conditions import MARKER, Marker, find_markers
+from postroom.mail.personal.content_conditions import MARKER, Marker, find_markers
 from postroom.mail.personal.merge_fields import (
     FIELD,
     RULES,

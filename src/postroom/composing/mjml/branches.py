@@ -23,7 +23,7 @@ import msgspec
 from postroom.composing.mjml.tree import Node
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.html import HtmlTag, tokens
-from postroom.mail.personal.conditions import Marker, MarkerKind
+from postroom.mail.personal.content_conditions import Marker, MarkerKind
 
 _RAW: Final = "mj-raw"
 _AROUND_DIVS: Final = frozenset({"mj-body", "mj-wrapper", "mj-section", "mj-group"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.composing.mjml import tags as mjml_tags
 from postroom.composing.mjml.tree import CONTENT_TAG, Node, written
 from postroom.composing.sanitising import SCHEMES, sanitise

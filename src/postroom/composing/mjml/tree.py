@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.composing.mjml import tags as mjml_tags
 
 _MARKUP: Final = re.compile(r"<(?:(/?)([A-Za-z][A-Za-z0-9:_-]*)|!--|!doctype|\?)", re.IGNORECASE)

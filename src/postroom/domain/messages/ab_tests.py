@@ -85,7 +85,7 @@ class AbTest(msgspec.Struct, frozen=True, omit_defaults=True):
         return LETTERS[self.variants.index(ref)]
 
 
-class Figures(msgspec.Struct, frozen=True):
+class VariantFigures(msgspec.Struct, frozen=True):
     """What is known about a variant; `clicks` is None if clicks are not measured."""
 
     accepted: int = 0
@@ -93,7 +93,7 @@ class Figures(msgspec.Struct, frozen=True):
     unsubscribed: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AbVerdict(msgspec.Struct, frozen=True):
     """Which of some variants has the best numbers, by its place, and how certain that is. Only with
     enough confidence it is the winner."""
 
@@ -146,7 +146,7 @@ def is_planned(message: Message) -> bool:
 # -- statistics -----------------------------------------------------------------------------------
 
 
-def judged(figures: Sequence[Figures]) -> Verdict:
+def judged(figures: Sequence[VariantFigures]) -> AbVerdict:
     """Return which variant is best, by people's clicks if all variants measure them.
 
     The confidence is that of the least certain comparison with another variant. The more pairs
@@ -164,7 +164,7 @@ def judged(figures: Sequence[Figures]) -> Verdict:
     ]
     pairs = len(figures) * (len(figures) - 1) // 2
     confidence = 1 - min(1.0, max(chances, default=1.0) * pairs)
-    return Verdict(Criterion.CLICKS if by_clicks else Criterion.UNSUBSCRIBES, best, confidence)
+    return AbVerdict(Criterion.CLICKS if by_clicks else Criterion.UNSUBSCRIBES, best, confidence)
 
 
 def chance_of(hits: int, people: int, other_hits: int, other_people: int) -> float:

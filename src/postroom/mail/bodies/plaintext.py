@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from postroom.mail.bodies.html import HtmlText, tokens
-from postroom.mail.personal.conditions import MARKER
+from postroom.mail.personal.content_conditions import MARKER
 from postroom.mail.personal.merge_fields import FIELD, with_quotes_escaped
 
 _PARAGRAPHS: Final = frozenset(

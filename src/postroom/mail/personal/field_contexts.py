@@ -20,7 +20,7 @@ from typing import Final
 
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.html import ATTRIBUTE, HtmlTag, HtmlText, tokens
-from postroom.mail.personal.conditions import MARKER, find_markers, shown_marker
+from postroom.mail.personal.content_conditions import MARKER, find_markers, shown_marker
 from postroom.mail.personal.merge_fields import (
     FIELD,
     RULES,
@@ -42,7 +42,7 @@ _TABLE_TAGS: Final = ("table", "mj-table", "tbody", "thead", "tfoot", "tr", "td"
 _CODE: Final = re.compile(r"<(script|style)\b|</(script|style)\b", re.IGNORECASE)
 
 
-class Place(Enum):
+class FieldPlace(Enum):
     TEXT = auto()
     """Text, or a quoted attribute other than a link."""
     LINK_START = auto()
@@ -50,14 +50,14 @@ class Place(Enum):
     UNSAFE = auto()
 
 
-def html_places(document: str, fields: Sequence[MergeField]) -> list[Place]:
+def html_places(document: str, fields: Sequence[MergeField]) -> list[FieldPlace]:
     """Return the place of each field."""
     if not fields:
         return []
     return list(_places(_masked(document, fields), [field.start for field in fields]))
 
 
-def _places(masked: str, starts: Sequence[int], *, in_tags: bool = True) -> Iterator[Place]:
+def _places(masked: str, starts: Sequence[int], *, in_tags: bool = True) -> Iterator[FieldPlace]:
     """Yield the place of what begins at each of these. Without `in_tags`, none in a tag is safe."""
     found = done = 0
     for token in tokens(masked):
@@ -66,11 +66,11 @@ def _places(masked: str, starts: Sequence[int], *, in_tags: bool = True) -> Iter
             if at < token.start:  # between tokens
                 yield _hidden_place(masked, done, at)
             elif isinstance(token, HtmlText):
-                yield Place.TEXT
+                yield FieldPlace.TEXT
             elif in_tags:
                 yield _place_in_tag(token.raw, at - (token.end - len(token.raw)))
             else:
-                yield Place.UNSAFE
+                yield FieldPlace.UNSAFE
         if found == len(starts):
             return
         done = token.end
@@ -78,15 +78,15 @@ def _places(masked: str, starts: Sequence[int], *, in_tags: bool = True) -> Iter
         yield _hidden_place(masked, done, at)
 
 
-def text_places(text: str, fields: Sequence[MergeField]) -> list[Place]:
+def text_places(text: str, fields: Sequence[MergeField]) -> list[FieldPlace]:
     """Return the place of each field in a plain text, where links are not marked as such."""
-    places: list[Place] = []
+    places: list[FieldPlace] = []
     done = 0
     for field in fields:
         before = text[done : field.start]
-        goes_on = bool(places) and places[-1] is Place.IN_LINK and not _LINK_END.search(before)
+        goes_on = bool(places) and places[-1] is FieldPlace.IN_LINK and not _LINK_END.search(before)
         in_link = goes_on or _URL_IN_TEXT.search(before[-_LONGEST_URL:])
-        places.append(Place.IN_LINK if in_link else Place.TEXT)
+        places.append(FieldPlace.IN_LINK if in_link else FieldPlace.TEXT)
         done = field.end
     return places
 
@@ -96,7 +96,7 @@ def check_places(document: str, rules: Mapping[str, FieldRule] = RULES) -> None:
     condition where it cannot be evaluated."""
     fields = list(find_fields("html", document, rules))
     for field, place in zip(fields, html_places(document, fields), strict=True):
-        if place is Place.UNSAFE:
+        if place is FieldPlace.UNSAFE:
             raise Invalid(
                 "html",
                 f"{position_of(document, field.start)}: {{{{ {field.name} }}}} cannot be used in a"
@@ -112,7 +112,7 @@ def check_marker_places(document: str) -> None:
     masked = _masked(document, _written(document)) if markers else ""
     places = _places(masked, [marker.start for marker in markers], in_tags=False)
     for marker, place in zip(markers, places, strict=True):
-        if place is Place.UNSAFE:
+        if place is FieldPlace.UNSAFE:
             raise Invalid(
                 "html",
                 f"{position_of(document, marker.start)}: {shown_marker(marker)} cannot be used in a"
@@ -160,36 +160,36 @@ def _masked(document: str, fields: Sequence[MergeField]) -> str:
     return MARKER.sub(lambda found: "x" * len(found[0]), "".join([*pieces, document[done:]]))
 
 
-def _place_in_tag(raw: str, at: int) -> Place:
+def _place_in_tag(raw: str, at: int) -> FieldPlace:
     for found in ATTRIBUTE.finditer(raw):
         if not found.start() <= at < found.end():
             continue
         quoted = 2 if found[2] is not None else 3
         is_link = found[1].lower() in _URL_ATTRIBUTES
         if is_link and found[4] is not None and found.start(4) == at:
-            return Place.LINK_START  # our own links need no quotes
+            return FieldPlace.LINK_START  # our own links need no quotes
         if found[quoted] is None or at < found.start(quoted):
-            return Place.UNSAFE
+            return FieldPlace.UNSAFE
         if is_link:
             is_first = not raw[found.start(quoted) : at].strip()
-            return Place.LINK_START if is_first else Place.IN_LINK
+            return FieldPlace.LINK_START if is_first else FieldPlace.IN_LINK
         name = found[1].lower()
-        return Place.UNSAFE if name == "style" or name.startswith("on") else Place.TEXT
-    return Place.UNSAFE
+        return FieldPlace.UNSAFE if name == "style" or name.startswith("on") else FieldPlace.TEXT
+    return FieldPlace.UNSAFE
 
 
-def _hidden_place(masked: str, begin: int, at: int) -> Place:
+def _hidden_place(masked: str, begin: int, at: int) -> FieldPlace:
     """Return the place of a field that no reader sees: in a script or style, or in a comment or a
     title, where it is harmless."""
     last = None
     for found in _CODE.finditer(masked, begin, at):
         last = found
-    return Place.UNSAFE if last is not None and last[1] else Place.TEXT
+    return FieldPlace.UNSAFE if last is not None and last[1] else FieldPlace.TEXT
 
 
 def fields_with_places(
     field: str, text: str, rules: Mapping[str, FieldRule], *, in_html: bool
-) -> Iterator[tuple[MergeField, Place]]:
+) -> Iterator[tuple[MergeField, FieldPlace]]:
     """Yield the fields of a body with their places. `Invalid`."""
     fields = list(find_fields(field, text, rules))
     places = html_places(text, fields) if in_html else text_places(text, fields)

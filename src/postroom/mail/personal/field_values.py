@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from postroom.mail import header_text
 from postroom.mail.bodies.body_encoding import LONGEST_VALUE, quoted
-from postroom.mail.personal.conditions import MarkerKind
+from postroom.mail.personal.content_conditions import MarkerKind
 from postroom.mail.personal.slots import BranchSlot, FieldSlot, Pieces, ValuePlace
 
 _REMEMBERED: Final = 4096  # values of each kind

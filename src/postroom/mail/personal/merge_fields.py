@@ -24,11 +24,11 @@ import msgspec
 from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.audience.fields import BUILT_IN
 from postroom.domain.errors import Invalid
-from postroom.mail.personal.conditions import conditions_in, find_markers, values_of
+from postroom.mail.personal.content_conditions import conditions_in, find_markers, values_of
 from postroom.mail.personal.positions import position_of
 
 
-class Field(StrEnum):
+class CommonField(StrEnum):
     """Fields that every email has, whatever its list is."""
 
     EMAIL = "email"
@@ -48,11 +48,11 @@ class FieldRule(msgspec.Struct, frozen=True):
 
 
 OWN_RULES: Final[Mapping[str, FieldRule]] = {
-    Field.EMAIL: FieldRule(type=FieldType.TEXT),
-    Field.UNSUBSCRIBE_URL: FieldRule(is_link=True),
-    Field.PREFERENCES_URL: FieldRule(is_link=True),
-    Field.WEB_URL: FieldRule(is_link=True),
-    Field.LIST_DESCRIPTION: FieldRule(),  # a list without one is shown by its name
+    CommonField.EMAIL: FieldRule(type=FieldType.TEXT),
+    CommonField.UNSUBSCRIBE_URL: FieldRule(is_link=True),
+    CommonField.PREFERENCES_URL: FieldRule(is_link=True),
+    CommonField.WEB_URL: FieldRule(is_link=True),
+    CommonField.LIST_DESCRIPTION: FieldRule(),  # a list without one is shown by its name
 }
 
 RULES: Final[Mapping[str, FieldRule]] = {

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from postroom.mail.personal.conditions import MarkerKind
+from postroom.mail.personal.content_conditions import MarkerKind
 
 T = TypeVar("T")
 

@@ -43,7 +43,7 @@ _BATCH = 99  # rows that fit into one batch beside the mark of their list
 _PAIRS = 49  # with the list's mark they fill a batch
 
 
-class ListPage(msgspec.Struct, frozen=True):
+class ListSlice(msgspec.Struct, frozen=True):
     """Some lists in the order of their names; `next` continues.
 
     `being_deleted` names those whose deletion is not finished.
@@ -109,7 +109,7 @@ class ListService:
 
     async def page(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None
-    ) -> ListPage:
+    ) -> ListSlice:
         """Return lists in the order of their names, all or those that begin with `prefix`."""
         result = await self._index.query(
             KeyRange.only(entities.BY_NAME), KeyRange.prefix(prefix), limit=limit, after=after
@@ -120,7 +120,7 @@ class ListService:
         found = [row for row in rows if row is not None]
         lists = [entities.list_from(row) for row in found if not _is_being_deleted(row)]
         leaving = [ListName(row.partition) for row in found if _is_being_deleted(row)]
-        return ListPage(lists, result.next, leaving)
+        return ListSlice(lists, result.next, leaving)
 
     async def names(self, *, limit: int = 1000) -> list[ListName]:
         """Return the first names in order, with one query."""

@@ -7,7 +7,7 @@ import asyncio
 from postroom.domain.audience.list_rights import ListAccess, ListRight
 from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import NoSuch
-from postroom.services.audience.lists import ListPage, ListService
+from postroom.services.audience.lists import ListService, ListSlice
 
 
 class VisibleLists:
@@ -17,7 +17,7 @@ class VisibleLists:
 
     async def page(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None
-    ) -> ListPage:
+    ) -> ListSlice:
         """Return lists in the order of their names, all or those that begin with `prefix`."""
         if not self._access.is_limited:
             return await self._lists.page(prefix=prefix, limit=limit, after=after)
@@ -29,7 +29,7 @@ class VisibleLists:
         shown, more = names[:limit], len(names) > limit
         found = await asyncio.gather(*map(self._find, shown))
         lists = [each for each in found if each is not None]
-        return ListPage(lists, shown[-1] if more else None)
+        return ListSlice(lists, shown[-1] if more else None)
 
     async def names(
         self, *, right: ListRight = ListRight.VIEW, limit: int = 1000

@@ -39,7 +39,6 @@ from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.checks.unsent_check import UnsentCheck
-from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.message_edits import (
     check_kept,
     edited_canary,
@@ -49,6 +48,7 @@ from postroom.services.messages.drafts.message_edits import (
     with_fields,
 )
 from postroom.services.messages.drafts.message_versions import MessageVersions
+from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.services.messages.message_contents import (
     NO_LINES,
     InboxLines,
@@ -63,7 +63,7 @@ from postroom.services.messages.message_contents import (
     with_columns,
     with_text,
 )
-from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
+from postroom.services.messages.message_rows import MessagePart, MessageRows, MessageSlice
 from postroom.services.messages.published_messages import PublishedIndex, check_content
 from postroom.services.messages.sending.hold_rows import HoldService
 from postroom.services.messages.sending.holds import ACCOUNT, message_key
@@ -121,7 +121,7 @@ class MessageService:
 
     async def page(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
-    ) -> MessagePage:
+    ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts in the order in
         which they were created."""
         return await self._rows.page(part, limit=limit, after=after)

@@ -27,7 +27,7 @@ from postroom.domain.plain_text import one_line
 from postroom.mail.bodies.body_files import clean_body
 from postroom.mail.bodies.html import shows_html, shows_text
 from postroom.mail.bodies.plaintext import text_from_html
-from postroom.mail.personal.conditions import may_be_blank
+from postroom.mail.personal.content_conditions import may_be_blank
 from postroom.mail.personal.field_contexts import check_places
 from postroom.mail.personal.merge_fields import (
     ANY_FIELD,

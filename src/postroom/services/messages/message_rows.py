@@ -31,7 +31,7 @@ class MessagePart(StrEnum):
     DONE = entities.DONE
 
 
-class MessagePage(msgspec.Struct, frozen=True):
+class MessageSlice(msgspec.Struct, frozen=True):
     """Some messages of a part of the index; `next` continues after them."""
 
     messages: list[Message]
@@ -70,12 +70,12 @@ class MessageRows:
 
     async def page(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
-    ) -> MessagePage:
+    ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts in the order in
         which they were created."""
         result = await self._index.query(KeyRange.only(part.value), limit=limit, after=after)
         found = await asyncio.gather(*map(self._from_entry, result.entities))
-        return MessagePage([message for message in found if message is not None], result.next)
+        return MessageSlice([message for message in found if message is not None], result.next)
 
     async def open_messages(self) -> AsyncIterator[Message]:
         """Yield all scheduled messages that are not finished, in the order of their times."""

@@ -15,7 +15,7 @@ from postroom.domain.audience.list_rights import ListAccess, ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.message_rows import MessagePage, MessagePart
+from postroom.services.messages.message_rows import MessagePart, MessageSlice
 from postroom.services.messages.message_times import MessageTimes, NewestMessages, OpenCounts
 
 _MOST_READS: Final = 100  # of the index for one response
@@ -112,7 +112,7 @@ class VisibleMessages:
 
     async def page(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
-    ) -> MessagePage:
+    ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts."""
         found: list[Message] = []
         for _ in range(_MOST_READS):
@@ -123,7 +123,7 @@ class VisibleMessages:
             is_complete = len(found) >= limit or not self._access.is_limited
             if after is None or is_complete or self.has_read_enough:
                 break
-        return MessagePage(found, after)
+        return MessageSlice(found, after)
 
     async def _newest(self, read: _Newest, limit: int, before: str | None) -> NewestMessages:
         found: list[Message] = []

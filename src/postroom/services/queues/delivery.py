@@ -61,7 +61,7 @@ _RETRY_LEASE = 10.0  # short: a host that is killed meanwhile delays the message
 _MOST_RETRIES = 1000  # messages at a time, so that other queues get their turn
 
 
-class QueuePage(msgspec.Struct, frozen=True):
+class QueueSlice(msgspec.Struct, frozen=True):
     """Some messages of a queue in order of arrival; `next` is the `after` of the next ones."""
 
     messages: list[StoredMessage]
@@ -137,7 +137,7 @@ class QueueService:
         limit: int = 100,
         after: str | None = None,
         principal: str | None = None,
-    ) -> QueuePage:
+    ) -> QueueSlice:
         """Return messages in order of arrival, including delayed and leased ones, without
         receiving them. `NotAllowed`. See `Queue.browse` for what Azure can show.
         """
@@ -147,7 +147,7 @@ class QueueService:
         found = await self._store.queue(queue).browse(looked_at, after=after)
         messages = found[:limit]
         has_more = len(found) == looked_at
-        return QueuePage(messages, messages[-1].message.id if has_more else None)
+        return QueueSlice(messages, messages[-1].message.id if has_more else None)
 
     async def history(self, identity: str) -> list[HistoryEntry]:
         """Return the history of the message with this stable id, oldest first."""

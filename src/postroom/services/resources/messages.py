@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from postroom.composing.findings import Level
+from postroom.composing.content_findings import Level
 from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus

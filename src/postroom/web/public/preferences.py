@@ -42,7 +42,7 @@ _ORIGIN: Final = "preferences page"
 _DOWNLOADS: Final = RateLimiter(RateLimit(burst=3, interval=60.0))
 
 
-class _Page:
+class _PreferencesForm:
     """The page of one subscriber, and what its forms do."""
 
     def __init__(
@@ -204,12 +204,12 @@ class _Page:
         return bool(new)
 
 
-_ACTIONS: Final[Mapping[str, Callable[[_Page], Awaitable[Response]]]] = {
-    "save": _Page.save,
-    "pause": _Page.pause,
-    "resume": _Page.resume,
-    "address": _Page.change_address,
-    "download": _Page.download,
+_ACTIONS: Final[Mapping[str, Callable[[_PreferencesForm], Awaitable[Response]]]] = {
+    "save": _PreferencesForm.save,
+    "pause": _PreferencesForm.pause,
+    "resume": _PreferencesForm.resume,
+    "address": _PreferencesForm.change_address,
+    "download": _PreferencesForm.download,
 }
 
 
@@ -229,7 +229,7 @@ async def preferences(visitor: Visitor) -> Response:
         visitor.services.fields.of(mailing_list.name),
         other_lists(visitor, subscriber.address, mailing_list.name),
     )
-    page = _Page(visitor, mailing_list, subscriber, declared.fields, others)
+    page = _PreferencesForm(visitor, mailing_list, subscriber, declared.fields, others)
     action = _ACTIONS.get(visitor.text("action")) if visitor.is_post else None
     try:
         return await (page.render() if action is None else action(page))

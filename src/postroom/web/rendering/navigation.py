@@ -11,7 +11,7 @@ from postroom.domain.audience.list_rights import ListRight
 from postroom.services.accounts.users import Role
 
 
-class Place(msgspec.Struct, frozen=True):
+class NavigationEntry(msgspec.Struct, frozen=True):
     """A page in the navigation, and the role or right that its view requires.
 
     `words` are other names under which people search for it. `also` are paths that belong to it.
@@ -39,7 +39,7 @@ class PlaceGroup(msgspec.Struct, frozen=True):
 
     name: str
     label: str
-    places: tuple[Place, ...]
+    places: tuple[NavigationEntry, ...]
 
     def holds(self, path: str) -> bool:
         return any(each.holds(path) for each in self.places)
@@ -56,15 +56,15 @@ class TabLink(msgspec.Struct, frozen=True):
 
 
 MAIN: Final = (
-    Place("/", "Home", "home", ListRight.VIEW, words="dashboard"),
-    Place(
+    NavigationEntry("/", "Home", "home", ListRight.VIEW, words="dashboard"),
+    NavigationEntry(
         "/messages",
         "Messages",
         "mail",
         ListRight.VIEW,
         words="newsletter campaign drafts scheduled sending sent",
     ),
-    Place(
+    NavigationEntry(
         "/lists",
         "Lists",
         "list",
@@ -72,9 +72,11 @@ MAIN: Final = (
         words="subscribers audience",
         also=("/fields", "/field"),
     ),
-    Place("/templates", "Templates", "panel", ListRight.VIEW, words="designs layouts"),
-    Place("/pictures", "Pictures", "picture", ListRight.VIEW, words="images photos media upload"),
-    Place(
+    NavigationEntry("/templates", "Templates", "panel", ListRight.VIEW, words="designs layouts"),
+    NavigationEntry(
+        "/pictures", "Pictures", "picture", ListRight.VIEW, words="images photos media upload"
+    ),
+    NavigationEntry(
         "/results",
         "Results",
         "chart",
@@ -87,56 +89,64 @@ GROUPS: Final = (
         "system",
         "System",
         (
-            Place("/queues", "Queues", "queue", words="jobs failed poison", also=("/queue",)),
-            Place("/apps", "Applications", "apps", words="workers processes hosts"),
-            Place("/outbox", "Outbox", "outbox", words="emails kept"),
-            Place(
+            NavigationEntry(
+                "/queues", "Queues", "queue", words="jobs failed poison", also=("/queue",)
+            ),
+            NavigationEntry("/apps", "Applications", "apps", words="workers processes hosts"),
+            NavigationEntry("/outbox", "Outbox", "outbox", words="emails kept"),
+            NavigationEntry(
                 "/trace",
                 "Trace an address",
                 "trace",
                 ListRight.VIEW,
                 words="history of a subscriber",
             ),
-            Place("/events", "Activity", "events", words="log errors warnings"),
-            Place("/explorer", "Explorer", "explorer", Role.ADMINISTRATOR, "tables blobs store"),
-            Place("/audit", "Audit log", "audit", Role.ADMINISTRATOR, "who changed what"),
+            NavigationEntry("/events", "Activity", "events", words="log errors warnings"),
+            NavigationEntry(
+                "/explorer", "Explorer", "explorer", Role.ADMINISTRATOR, "tables blobs store"
+            ),
+            NavigationEntry("/audit", "Audit log", "audit", Role.ADMINISTRATOR, "who changed what"),
         ),
     ),
     PlaceGroup(
         "settings",
         "Settings",
         (
-            Place(
+            NavigationEntry(
                 "/settings/mail-server",
                 "Mail server",
                 "send",
                 Role.ADMINISTRATOR,
                 "smtp email provider gmail ses test email",
             ),
-            Place(
+            NavigationEntry(
                 "/domains",
                 "Sending domains",
                 "check",
                 Role.ADMINISTRATOR,
                 "dkim spf dmarc dns signing",
             ),
-            Place(
+            NavigationEntry(
                 "/settings/bounces",
                 "Bounces",
                 "trace",
                 Role.ADMINISTRATOR,
                 "returned mail complaints webhook imap verp",
             ),
-            Place("/suppressions", "Suppression", "block", words="bounces complaints blocklist"),
-            Place("/providers", "Providers", "send", words="rates limits throttling gmail outlook"),
-            Place(
+            NavigationEntry(
+                "/suppressions", "Suppression", "block", words="bounces complaints blocklist"
+            ),
+            NavigationEntry(
+                "/providers", "Providers", "send", words="rates limits throttling gmail outlook"
+            ),
+            NavigationEntry(
                 "/settings/alerts",
                 "Alerts",
                 "warning",
                 Role.ADMINISTRATOR,
                 "notify errors warnings webhook",
             ),
-            Place(
+            NavigationEntry(
                 "/embed",
                 "Embed & API",
                 "code",
@@ -144,7 +154,7 @@ GROUPS: Final = (
                 words="form website",
                 also=("/api/docs",),
             ),
-            Place(
+            NavigationEntry(
                 "/users",
                 "Team",
                 "users",
@@ -152,8 +162,8 @@ GROUPS: Final = (
                 "people invite roles groups rights",
                 also=("/groups",),
             ),
-            Place("/keys", "API keys", "key", Role.ADMINISTRATOR, "token scope"),
-            Place(
+            NavigationEntry("/keys", "API keys", "key", Role.ADMINISTRATOR, "token scope"),
+            NavigationEntry(
                 "/settings",
                 "All settings",
                 "settings",
@@ -164,8 +174,10 @@ GROUPS: Final = (
         ),
     ),
 )
-NEW_MESSAGE: Final = Place("/messages/new", "New message", "plus", ListRight.EDIT, "write compose")
-ACCOUNT: Final = Place(
+NEW_MESSAGE: Final = NavigationEntry(
+    "/messages/new", "New message", "plus", ListRight.EDIT, "write compose"
+)
+ACCOUNT: Final = NavigationEntry(
     "/account", "Your account", "user", Role.MEMBER, words="password two-factor sessions"
 )
 
@@ -173,7 +185,7 @@ SHORTCUTS: Final = {"g h": MAIN[0], "g m": MAIN[1], "g l": MAIN[2], "n": NEW_MES
 """Keys that are pressed one after the other, and where they lead."""
 
 
-def places_for(may: Callable[[Role | ListRight], bool]) -> tuple[Place, ...]:
+def places_for(may: Callable[[Role | ListRight], bool]) -> tuple[NavigationEntry, ...]:
     """Return all places that someone may open, main ones first."""
     every = (*MAIN, *(each for group in GROUPS for each in group.places), ACCOUNT)
     return tuple(each for each in every if may(each.needs))

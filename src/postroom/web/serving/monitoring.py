@@ -98,7 +98,7 @@ async def _may_read(request: Request, context: WebContext) -> bool:
 
 async def _levels(
     services: Services,
-) -> dict[metrics.Level, dict[tuple[str, ...], float]]:
+) -> dict[metrics.Gauge, dict[tuple[str, ...], float]]:
     """Return current levels from the store."""
     queues, hosts, messages = await asyncio.gather(
         services.store.queues(),

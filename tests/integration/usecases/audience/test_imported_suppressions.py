@@ -13,7 +13,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.pages import SUPPRESS_QUEUE
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.services.audience.suppression.work_items import SuppressionTask
+from postroom.services.audience.suppression.suppression_items import SuppressionTask
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.audience.test_suppressions import blocked_on, work_of

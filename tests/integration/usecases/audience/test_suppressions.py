@@ -28,8 +28,8 @@ from postroom.services.audience.suppression.delivery_limits import (
     HoldRates,
     RateFinding,
 )
+from postroom.services.audience.suppression.suppression_items import apply_again
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
-from postroom.services.audience.suppression.work_items import apply_again
 from postroom.services.messages.sending.holds import Holds
 from postroom.storage import Conflict, QueueMessage, Store
 from postroom.wiring import Services

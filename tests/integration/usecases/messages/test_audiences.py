@@ -19,7 +19,7 @@ from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.rules import Rule, parse_rule, text_of
-from postroom.domain.audience.rules.syntax import AllOf, AnyOf, Not
+from postroom.domain.audience.rules.syntax import AllRules, AnyRule, Not
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.emails import EmailOutcome
@@ -131,10 +131,10 @@ def moved(rule: Rule, by: timedelta) -> Rule:
     match rule:
         case Not(part):
             return Not(moved(part, by))
-        case AllOf(parts):
-            return AllOf(tuple(moved(each, by) for each in parts))
-        case AnyOf(parts):
-            return AnyOf(tuple(moved(each, by) for each in parts))
+        case AllRules(parts):
+            return AllRules(tuple(moved(each, by) for each in parts))
+        case AnyRule(parts):
+            return AnyRule(tuple(moved(each, by) for each in parts))
     values = tuple(each + by if isinstance(each, date) else each for each in rule.values)
     return msgspec.structs.replace(rule, values=values)
 

@@ -6,10 +6,10 @@ import pytest
 
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.hits import PersonHits
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.tracking import Track
 from postroom.scheduler.completion import Completion
-from postroom.services.audience.results.people import PersonHits
 from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies

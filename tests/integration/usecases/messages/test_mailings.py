@@ -7,7 +7,7 @@ import msgspec
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.attachments import describe_file
 from postroom.sender.mailings import Mailings
-from postroom.services.messages.drafts.attached_files import AttachedFiles
+from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import fan_out_whole

@@ -14,8 +14,8 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.page_emails import ERASED
 from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
-from postroom.services.operations import address_conversion, conversions, page_conversion
-from postroom.services.operations.conversions import Conversion, bring_up_to_date
+from postroom.services.operations import address_conversion, page_conversion, store_conversions
+from postroom.services.operations.store_conversions import Conversion, bring_up_to_date
 from postroom.storage import Entity, KeyRange, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
@@ -240,14 +240,16 @@ async def test_a_new_store_begins_with_the_newest_version(store: Store) -> None:
         raise AssertionError("there is nothing to convert")
 
     await bring_up_to_date(store, [Conversion("anything", never)])
-    found = await store.table(conversions.TABLE).get(conversions.PARTITION, conversions.ROW)
+    found = await store.table(store_conversions.TABLE).get(
+        store_conversions.PARTITION, store_conversions.ROW
+    )
     assert found is not None
     assert found.properties["Version"] == 1
 
 
 async def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
-    newer = len(conversions.CONVERSIONS) + 1
-    row = Entity(conversions.PARTITION, conversions.ROW, {"Version": newer})
-    await store.table(conversions.TABLE).insert(row)
+    newer = len(store_conversions.CONVERSIONS) + 1
+    row = Entity(store_conversions.PARTITION, store_conversions.ROW, {"Version": newer})
+    await store.table(store_conversions.TABLE).insert(row)
     with pytest.raises(SchemaTooNew, match=f"version {newer}.*use the newer Postroom"):
         await bring_up_to_date(store)

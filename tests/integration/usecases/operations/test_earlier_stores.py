@@ -12,7 +12,7 @@ import pytest
 
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import MessageStatus
-from postroom.services.operations.conversions import bring_up_to_date
+from postroom.services.operations.store_conversions import bring_up_to_date
 from postroom.storage import Store, open_store
 from postroom.wiring import Services
 from tests.integration.usecases.messages.test_sender_and_its_store import sender

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom import clock
-from postroom.cli.operations.demo.people import Person, invent, movements, totals
+from postroom.cli.operations.demo.people import DemoPerson, invent, movements, totals
 from postroom.cli.operations.demo.plans import (
     DAYS,
     NEWS,
@@ -130,7 +130,7 @@ async def _create_list(services: Services, plan: ListPlan, now: datetime) -> Non
         await services.segments.create(plan.name, name, rule)
 
 
-async def _write_people(services: Services, name: ListName, people: Sequence[Person]) -> None:
+async def _write_people(services: Services, name: ListName, people: Sequence[DemoPerson]) -> None:
     """Write those who are on the list, and the departures of the others."""
     present: list[Operation] = []
     departed: list[Operation] = []
@@ -145,7 +145,7 @@ async def _write_people(services: Services, name: ListName, people: Sequence[Per
     await _write(store.table(entities.DEPARTED), departed)
 
 
-def _rows_of(name: ListName, person: Person) -> list[Entity]:
+def _rows_of(name: ListName, person: DemoPerson) -> list[Entity]:
     subscriber = Subscriber(
         name,
         person.address,
@@ -180,7 +180,11 @@ class _SentMessage(msgspec.Struct, frozen=True):
 
 
 def _sent_message(
-    plan: ListPlan, mailing: Edition, at: datetime, people: Sequence[Person], dice: random.Random
+    plan: ListPlan,
+    mailing: Edition,
+    at: datetime,
+    people: Sequence[DemoPerson],
+    dice: random.Random,
 ) -> _SentMessage:
     recipients = sorted(
         (each for each in people if each.may_receive(at)),
@@ -227,7 +231,7 @@ async def _write_message(services: Services, sent: _SentMessage) -> None:
     )
 
 
-def _page(message: Message, number: int, people: Sequence[Person], dice: random.Random) -> Page:
+def _page(message: Message, number: int, people: Sequence[DemoPerson], dice: random.Random) -> Page:
     at = message.due_at + timedelta(seconds=2 + PAGE_SIZE * number / _PER_SECOND)
     accepted = EmailState(EmailOutcome.ACCEPTED, _ACCEPTED, 1, at=at)
     states = dict.fromkeys(range(len(people)), accepted)

@@ -51,7 +51,7 @@ _WAYS: Final = (  # to a list, in percent, added up
 )
 
 
-class Person(msgspec.Struct):
+class DemoPerson(msgspec.Struct):
     """Somebody who is on a list, or was. The mailbox of a `dead` address is gone."""
 
     address: Address
@@ -78,7 +78,7 @@ class Person(msgspec.Struct):
 
 def invent(
     plan: ListPlan, sent: Sequence[datetime], dice: random.Random, now: datetime
-) -> list[Person]:
+) -> list[DemoPerson]:
     """Return everybody who was on a list in the last 90 days; `sent` is when messages were."""
     addresses = _addresses(dice)
     people = [
@@ -95,7 +95,7 @@ def invent(
     return people
 
 
-def totals(people: Sequence[Person], days: Sequence[date]) -> dict[date, tuple[int, int]]:
+def totals(people: Sequence[DemoPerson], days: Sequence[date]) -> dict[date, tuple[int, int]]:
     """Return how many were on a list, and how many of them had confirmed, at the end of days."""
     changes: dict[date, list[int]] = {}
 
@@ -119,7 +119,7 @@ def totals(people: Sequence[Person], days: Sequence[date]) -> dict[date, tuple[i
     return result
 
 
-def movements(people: Sequence[Person], days: Sequence[date]) -> dict[str, Movement]:
+def movements(people: Sequence[DemoPerson], days: Sequence[date]) -> dict[str, Movement]:
     """Return how many joined and left on each of these days, most of them by themselves."""
     found: dict[str, Movement] = {}
 
@@ -144,7 +144,7 @@ def _expected(plan: ListPlan, ago: int, day: date) -> float:
 
 
 def _let_leave(
-    people: list[Person],
+    people: list[DemoPerson],
     day: datetime,
     sent: Sequence[datetime],
     dice: random.Random,
@@ -159,12 +159,12 @@ def _let_leave(
             person.left_at = moment
 
 
-def _person(address: str, joined: datetime, dice: random.Random, now: datetime) -> Person:
+def _person(address: str, joined: datetime, dice: random.Random, now: datetime) -> DemoPerson:
     verified_at = joined + timedelta(minutes=dice.expovariate(1 / 40) + 1)
     confirms = dice.random() < _CONFIRM and verified_at <= now
     guid = SubscriberGuid(str(uuid.UUID(int=dice.getrandbits(128), version=4)))
     dead = dice.random() < _DEAD
-    return Person(Address(address), guid, joined, verified_at if confirms else None, dead=dead)
+    return DemoPerson(Address(address), guid, joined, verified_at if confirms else None, dead=dead)
 
 
 def _addresses(dice: random.Random) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from postroom.cli.operations.demo.people import Person
+from postroom.cli.operations.demo.people import DemoPerson
 from postroom.cli.operations.demo.plans import LINKS
 from postroom.domain.audience.addresses import address_key
 from postroom.domain.messages.bounces import Bounce, BounceKind, BounceSource
@@ -39,7 +39,7 @@ async def write_results(
     message: Message,
     html: str,
     base_url: str,
-    people: Sequence[Person],
+    people: Sequence[DemoPerson],
     dice: random.Random,
     now: datetime,
 ) -> None:
@@ -82,7 +82,7 @@ async def _write_bounces(
 
 
 async def _write_unsubscribes(
-    services: Services, message: Message, people: Sequence[Person]
+    services: Services, message: Message, people: Sequence[DemoPerson]
 ) -> None:
     """Those who left soon after a message used its link."""
     rows = [

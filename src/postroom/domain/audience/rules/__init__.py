@@ -8,12 +8,12 @@ The text can be written again from the rule, so a form can edit the same rule.
 from postroom.domain.audience.rules.checking import check_rule, operators_of
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.evaluating import asked, compile_rule, explain, first_day
-from postroom.domain.audience.rules.parsing import parse_rule
+from postroom.domain.audience.rules.rule_parsing import parse_rule
 from postroom.domain.audience.rules.syntax import (
     ABOUT_ENGAGEMENT,
-    Comparison,
     Operator,
     Rule,
+    RuleComparison,
     comparisons,
     fields_of,
     messages_of,
@@ -24,9 +24,9 @@ from postroom.domain.audience.rules.trees import tree_of
 
 __all__ = [
     "ABOUT_ENGAGEMENT",
-    "Comparison",
     "Operator",
     "Rule",
+    "RuleComparison",
     "RuleError",
     "asked",
     "check_rule",

@@ -14,15 +14,15 @@ from lark.exceptions import VisitError
 
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.syntax import (
-    AllOf,
-    AnyOf,
-    Comparison,
+    AllRules,
+    AnyRule,
     Literal,
     Not,
     Operator,
     Period,
-    Place,
     Rule,
+    RuleComparison,
+    RulePosition,
     Unit,
 )
 from postroom.domain.errors import Invalid
@@ -76,8 +76,8 @@ def _error(text: str, at: int | None, allowed: Collection[str]) -> RuleError:
     return RuleError(place, f"expected {words}, not {found[0][:40]}")
 
 
-def _place_at(text: str, position: int) -> Place:
-    return Place(text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position))
+def _place_at(text: str, position: int) -> RulePosition:
+    return RulePosition(text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position))
 
 
 @lru_cache(1)
@@ -91,10 +91,10 @@ class _Builder(Transformer[Token, Any]):
     """Build a rule from the bottom up; each method is named as its part of the grammar."""
 
     def any_of(self, *parts: Rule) -> Rule:
-        return AnyOf(parts)
+        return AnyRule(parts)
 
     def all_of(self, *parts: Rule) -> Rule:
-        return AllOf(parts)
+        return AllRules(parts)
 
     def negation(self, part: Rule) -> Rule:
         return part.part if isinstance(part, Not) else Not(part)
@@ -116,7 +116,7 @@ class _Builder(Transformer[Token, Any]):
 
     def within(self, name: Token, count: Token, unit: Token) -> Rule:
         period = _period(count, unit)
-        return Comparison(name.lower(), Operator.WITHIN, period=period, place=_place(name))
+        return RuleComparison(name.lower(), Operator.WITHIN, period=period, place=_place(name))
 
     def empty(self, name: Token) -> Rule:
         return _comparison(name, Operator.EMPTY)
@@ -137,7 +137,7 @@ class _Builder(Transformer[Token, Any]):
         text = self.text(part)
         if not text.strip():
             raise RuleError(_place(part), 'write a part of a link, such as clicked "/shop/"')
-        return Comparison("email", Operator.CLICKED_LINK, (text,), place=_place(part))
+        return RuleComparison("email", Operator.CLICKED_LINK, (text,), place=_place(part))
 
     def opened_within(self, count: Token, unit: Token) -> Rule:
         return _about_period(Operator.OPENED_WITHIN, count, unit)
@@ -172,17 +172,17 @@ class _Builder(Transformer[Token, Any]):
         return False
 
 
-def _about_message(operator: Operator, ref: Token) -> Comparison:
+def _about_message(operator: Operator, ref: Token) -> RuleComparison:
     try:
         message = parse_ref(str(ref))  # a token could not be written as JSON
     except Invalid:
         problem = f"expected the reference of a message, which has 18 digits, not {ref[:40]}"
         raise RuleError(_place(ref), problem) from None
-    return Comparison("email", operator, (message,), place=_place(ref))
+    return RuleComparison("email", operator, (message,), place=_place(ref))
 
 
-def _about_period(operator: Operator, count: Token, unit: Token) -> Comparison:
-    return Comparison("email", operator, period=_period(count, unit), place=_place(count))
+def _about_period(operator: Operator, count: Token, unit: Token) -> RuleComparison:
+    return RuleComparison("email", operator, period=_period(count, unit), place=_place(count))
 
 
 def _period(count: Token, unit: Token) -> Period:
@@ -193,8 +193,8 @@ def _period(count: Token, unit: Token) -> Period:
     return Period(number, Unit(unit.lower().removesuffix("s") + "s"))
 
 
-def _comparison(name: Token, operator: Operator, *values: Literal) -> Comparison:
-    return Comparison(name.lower(), operator, values, place=_place(name))
+def _comparison(name: Token, operator: Operator, *values: Literal) -> RuleComparison:
+    return RuleComparison(name.lower(), operator, values, place=_place(name))
 
 
 def _check_digits(number: Token) -> None:
@@ -204,5 +204,5 @@ def _check_digits(number: Token) -> None:
         raise RuleError(_place(number), problem)
 
 
-def _place(token: Token) -> Place:
-    return Place(token.line or 1, token.column or 1)
+def _place(token: Token) -> RulePosition:
+    return RulePosition(token.line or 1, token.column or 1)

@@ -15,13 +15,13 @@ from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.rules.syntax import (
     LOOKED_UP,
-    AllOf,
-    AnyOf,
-    Comparison,
+    AllRules,
+    AnyRule,
     Not,
     Operator,
     Period,
     Rule,
+    RuleComparison,
     Unit,
     text_of,
 )
@@ -66,15 +66,15 @@ def compile_rule(rule: Rule, today: date, received: Received = NOBODY) -> Select
     select it, and every other comparison but `is empty` does not.
     """
     match rule:
-        case Comparison():
+        case RuleComparison():
             return _compare(rule, today, received)
         case Not(part):
             holds = compile_rule(part, today, received)
             return lambda row: not holds(row)
-        case AllOf(parts):
+        case AllRules(parts):
             each = [compile_rule(part, today, received) for part in parts]
             return lambda row: all(holds(row) for holds in each)
-        case AnyOf(parts):
+        case AnyRule(parts):
             each = [compile_rule(part, today, received) for part in parts]
             return lambda row: any(holds(row) for holds in each)
 
@@ -84,14 +84,14 @@ def explain(rule: Rule, row: Row, today: date, received: Received = NOBODY) -> R
     parts: tuple[Rule, ...] = ()
     if isinstance(rule, Not):
         parts = (rule.part,)
-    elif isinstance(rule, AllOf | AnyOf):
+    elif isinstance(rule, AllRules | AnyRule):
         parts = rule.parts
     holds = compile_rule(rule, today, received)(row)
     inner = tuple(explain(each, row, today, received) for each in parts)
     return Reason(text_of(rule), holds, inner)
 
 
-def asked(rule: Comparison) -> str:
+def asked(rule: RuleComparison) -> str:
     """Return under which key it is known for whom this holds: for `received`, the message."""
     return str(rule.values[0]) if rule.operator is Operator.RECEIVED else text_of(rule)
 
@@ -117,7 +117,7 @@ def _months_before(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def _compare(rule: Comparison, today: date, received: Received) -> Selects:
+def _compare(rule: RuleComparison, today: date, received: Received) -> Selects:
     name = rule.field
     if rule.operator in LOOKED_UP:
         key = asked(rule)
@@ -133,7 +133,7 @@ def _compare(rule: Comparison, today: date, received: Received) -> Selects:
     return lambda row: not is_empty(value := row.get(name)) and holds(value)
 
 
-def _test(rule: Comparison, today: date) -> Callable[[Any], bool]:
+def _test(rule: RuleComparison, today: date) -> Callable[[Any], bool]:
     """Return what is asked of a value that is not empty."""
     values = [_comparable(each) for each in rule.values]
     if rule.period is not None:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from postroom.domain.audience.rules.syntax import AllOf, AnyOf, Comparison, Operator, Rule
+from postroom.domain.audience.rules.syntax import AllRules, AnyRule, Operator, Rule, RuleComparison
 
 _LONGEST: Final = 24
 _WHOLE: Final = (Operator.STARTS_WITH, Operator.EQUAL, Operator.IN)
@@ -22,11 +22,11 @@ def address_start(rule: Rule) -> str:
 
 def _start(rule: Rule) -> str:
     match rule:
-        case AllOf(parts):
+        case AllRules(parts):
             return max(map(_start, parts), key=len)
-        case AnyOf(parts):
+        case AnyRule(parts):
             return _common(map(_start, parts))
-        case Comparison(field="email", operator=operator, values=values) if operator in _WHOLE:
+        case RuleComparison(field="email", operator=operator, values=values) if operator in _WHOLE:
             return _common(unicodedata.normalize("NFC", str(each)).casefold() for each in values)
     return ""
 

@@ -63,7 +63,7 @@ class Unit(StrEnum):
     YEARS = "years"
 
 
-class Place(msgspec.Struct, frozen=True):
+class RulePosition(msgspec.Struct, frozen=True):
     """Where something is in the text of a rule, both counted from 1."""
 
     line: int = 1
@@ -77,7 +77,7 @@ class Period(msgspec.Struct, frozen=True):
     unit: Unit
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class RuleComparison(msgspec.Struct, frozen=True):
     """One field compared with some values: none for `is empty`, several for `in (…)`.
 
     `within` has a period instead. Those in `LOOKED_UP` are about the address: their field is
@@ -88,34 +88,34 @@ class Comparison(msgspec.Struct, frozen=True):
     operator: Operator
     values: tuple[Literal, ...] = ()
     period: Period | None = None
-    place: Place = Place()
+    place: RulePosition = RulePosition()
 
 
 class Not(msgspec.Struct, frozen=True):
     part: Rule
 
 
-class AllOf(msgspec.Struct, frozen=True):
+class AllRules(msgspec.Struct, frozen=True):
     parts: tuple[Rule, ...]
 
 
-class AnyOf(msgspec.Struct, frozen=True):
+class AnyRule(msgspec.Struct, frozen=True):
     parts: tuple[Rule, ...]
 
 
-Rule: TypeAlias = Comparison | Not | AllOf | AnyOf
+Rule: TypeAlias = RuleComparison | Not | AllRules | AnyRule
 
 
-def comparisons(rule: Rule) -> Iterator[Comparison]:
+def comparisons(rule: Rule) -> Iterator[RuleComparison]:
     """Yield every comparison, in the order of the text, however deeply they are nested."""
     left = [rule]
     while left:
         match left.pop():
-            case Comparison() as found:
+            case RuleComparison() as found:
                 yield found
             case Not(part):
                 left.append(part)
-            case AllOf(parts) | AnyOf(parts):
+            case AllRules(parts) | AnyRule(parts):
                 left.extend(reversed(parts))
 
 
@@ -124,9 +124,9 @@ def fields_of(rule: Rule) -> set[str]:
     return {each.field for each in comparisons(rule)}
 
 
-def messages_of(rule: Rule) -> dict[str, Place]:
+def messages_of(rule: Rule) -> dict[str, RulePosition]:
     """Return the messages of whose recipients the rule asks, and where it names them first."""
-    found: dict[str, Place] = {}
+    found: dict[str, RulePosition] = {}
     for each in comparisons(rule):
         if each.operator in ABOUT_A_MESSAGE:
             found.setdefault(str(each.values[0]), each.place)
@@ -136,34 +136,34 @@ def messages_of(rule: Rule) -> dict[str, Place]:
 def with_field_renamed(rule: Rule, old: str, new: str) -> Rule:
     """Return the rule with another name of a field."""
     match rule:
-        case Comparison():
+        case RuleComparison():
             return msgspec.structs.replace(rule, field=new) if rule.field == old else rule
         case Not(part):
             return Not(with_field_renamed(part, old, new))
-        case AllOf(parts):
-            return AllOf(tuple(with_field_renamed(each, old, new) for each in parts))
-        case AnyOf(parts):
-            return AnyOf(tuple(with_field_renamed(each, old, new) for each in parts))
+        case AllRules(parts):
+            return AllRules(tuple(with_field_renamed(each, old, new) for each in parts))
+        case AnyRule(parts):
+            return AnyRule(tuple(with_field_renamed(each, old, new) for each in parts))
 
 
 def text_of(rule: Rule) -> str:
     """Write a rule as text; `parse_rule` reads the same rule from it."""
     match rule:
-        case Comparison():
+        case RuleComparison():
             return _comparison_text(rule)
         case Not(part):
-            return f"not {_in_parentheses(part, (AllOf, AnyOf))}"
-        case AllOf(parts):
-            return " and ".join(_in_parentheses(each, (AllOf, AnyOf)) for each in parts)
-        case AnyOf(parts):
-            return " or ".join(_in_parentheses(each, (AnyOf,)) for each in parts)
+            return f"not {_in_parentheses(part, (AllRules, AnyRule))}"
+        case AllRules(parts):
+            return " and ".join(_in_parentheses(each, (AllRules, AnyRule)) for each in parts)
+        case AnyRule(parts):
+            return " or ".join(_in_parentheses(each, (AnyRule,)) for each in parts)
 
 
 def _in_parentheses(rule: Rule, kinds: tuple[type, ...]) -> str:
     return f"({text_of(rule)})" if isinstance(rule, kinds) else text_of(rule)
 
 
-def _comparison_text(rule: Comparison) -> str:
+def _comparison_text(rule: RuleComparison) -> str:
     if rule.operator in ABOUT_A_MESSAGE:
         return f"{rule.operator} {rule.values[0]}"
     if rule.operator is Operator.CLICKED_LINK:

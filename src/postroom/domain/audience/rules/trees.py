@@ -7,14 +7,14 @@ import msgspec
 from postroom.domain.audience.rules.syntax import (
     ABOUT_A_MESSAGE,
     LOOKED_UP,
-    AllOf,
-    AnyOf,
-    Comparison,
+    AllRules,
+    AnyRule,
     Literal,
     Not,
     Operator,
     Period,
     Rule,
+    RuleComparison,
     literal_text,
 )
 
@@ -45,21 +45,21 @@ def tree_of(rule: Rule) -> TreeGroup:
 
 def _tree(rule: Rule) -> TreeRow | TreeGroup:
     match rule:
-        case Comparison(operator=Operator.CLICKED_LINK):
+        case RuleComparison(operator=Operator.CLICKED_LINK):
             return TreeRow("clicked link", rule.operator.value, tuple(map(_value, rule.values)))
-        case Comparison(period=Period() as period):
+        case RuleComparison(period=Period() as period):
             field = "activity" if rule.operator in LOOKED_UP else rule.field
             return TreeRow(field, rule.operator.value, (str(period.count),), period.unit.value)
-        case Comparison(operator=operator) if operator in ABOUT_A_MESSAGE:
+        case RuleComparison(operator=operator) if operator in ABOUT_A_MESSAGE:
             return TreeRow(operator.value, operator.value, tuple(map(_value, rule.values)))
-        case Comparison():
+        case RuleComparison():
             return TreeRow(rule.field, rule.operator.value, tuple(map(_value, rule.values)))
         case Not(part):
             inner = _tree(part)
             return msgspec.structs.replace(inner, negated=not inner.negated)
-        case AllOf(parts):
+        case AllRules(parts):
             return TreeGroup(all=True, parts=tuple(map(_tree, parts)))
-        case AnyOf(parts):
+        case AnyRule(parts):
             return TreeGroup(all=False, parts=tuple(map(_tree, parts)))
 
 

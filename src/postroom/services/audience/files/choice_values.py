@@ -11,14 +11,14 @@ import msgspec
 from postroom.domain.audience.field_types import FieldType, split_choices
 from postroom.domain.audience.fields import LONGEST_CHOICE, MOST_CHOICES, Field
 from postroom.services.audience.files.cells import unprotected
-from postroom.services.audience.files.columns import Columns
+from postroom.services.audience.files.columns import FileColumns
 from postroom.services.audience.files.record_lines import RecordLines
 
 _MOST_CELLS: Final = 10_000  # different ones that are remembered, so as not to split them again
 
 
 def distinct_values(
-    lines: RecordLines, columns: Columns, places: Mapping[int, FieldType]
+    lines: RecordLines, columns: FileColumns, places: Mapping[int, FieldType]
 ) -> dict[int, tuple[str, ...]]:
     """Return the different values of columns, in the order of their first lines. After one more
     than a field can have, it does not look for others."""

@@ -137,7 +137,7 @@ class FileColumn(msgspec.Struct, frozen=True):
         return f"New field {self.field}" if self.is_new else f"Field {self.field}"
 
 
-class Columns:
+class FileColumns:
     """The parsed header line of a file. `Invalid` says what is wrong with it."""
 
     def __init__(self, header: str, plan: ColumnPlan | None = None) -> None:

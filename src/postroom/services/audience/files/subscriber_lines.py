@@ -31,8 +31,8 @@ from postroom.services.audience.files.columns import (
     LONGEST_HEADER,
     VERIFIED,
     ColumnPlan,
-    Columns,
     FileColumn,
+    FileColumns,
     unread_columns,
 )
 from postroom.services.audience.files.encodings import (
@@ -175,12 +175,12 @@ class SubscriberFile:
         fields = self._columns.fields
         return [*fields.new.values(), *fields.extended.values()]
 
-    def _open(self) -> Columns:
+    def _open(self) -> FileColumns:
         """Start reading after the header line, which is returned."""
         self._file.seek(0)
         self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
         try:
-            return Columns(self._text.readline(LONGEST_HEADER), self._plan)
+            return FileColumns(self._text.readline(LONGEST_HEADER), self._plan)
         except Invalid:
             self.release()
             raise

@@ -12,8 +12,8 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.ab_tests import (
     AbState,
     AbTest,
-    Figures,
-    Verdict,
+    AbVerdict,
+    VariantFigures,
     is_planned,
     judged,
 )
@@ -30,7 +30,7 @@ class AbVariant(msgspec.Struct, frozen=True):
     ref: MessageRef
     letter: str
     message: Message | None
-    figures: Figures = Figures()
+    figures: VariantFigures = VariantFigures()
 
 
 class AbView(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class AbView(msgspec.Struct, frozen=True):
     test: AbTest
     variants: tuple[AbVariant, ...]
     rest: Message | None = None
-    verdict: Verdict | None = None
+    verdict: AbVerdict | None = None
     judged: tuple[AbVariant, ...] = ()
     decides_at: datetime | None = None
 
@@ -88,7 +88,7 @@ class AbViews:
             return AbVariant(ref, test.letter(ref), message)
         results = await self._results.of_message(message)
         accepted = (await self._outcomes.counts(message)).accepted
-        figures = Figures(accepted, results.clicked, results.unsubscribed)
+        figures = VariantFigures(accepted, results.clicked, results.unsubscribed)
         return AbVariant(ref, test.letter(ref), message, figures)
 
 

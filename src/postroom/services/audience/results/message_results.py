@@ -19,7 +19,7 @@ from postroom.services.audience.results.message_unsubscribes import MessageUnsub
 from postroom.services.audience.results.people import PeopleRows, PeopleSums
 from postroom.services.audience.results.rates import (
     COMPARED,
-    Comparison,
+    RateComparison,
     Rates,
     comparison_with,
     in_percent,
@@ -103,7 +103,7 @@ class ComparedResults(msgspec.Struct, frozen=True):
     """The results of a message, and what is usual for its list; None with too few messages."""
 
     results: MessageResults
-    comparison: Comparison | None
+    comparison: RateComparison | None
 
 
 class SentMessage(msgspec.Struct, frozen=True):
@@ -180,7 +180,7 @@ class ResultService:
 
     async def comparison(
         self, message: Message, sees: Callable[[Message], bool] | None = None
-    ) -> Comparison | None:
+    ) -> RateComparison | None:
         """Return the medians of the messages of its list before this one; None if they are too
         few, or nothing of it was sent yet."""
         if message.status is MessageStatus.DRAFT or message.queued_at is None:

@@ -33,7 +33,7 @@ class Rates(msgspec.Struct, frozen=True):
     click_to_open: float | None = None
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class RateComparison(msgspec.Struct, frozen=True):
     """The median of each rate of a list's last messages. `messages` is how many there were.
 
     `opened_by_hour` is the median share of delivered emails, in percent, that were opened in each
@@ -67,7 +67,7 @@ def median_rates(earlier: Sequence[Rates]) -> Rates:
     )
 
 
-def comparison_with(earlier: Sequence[tuple[datetime, MessageResults]]) -> Comparison | None:
+def comparison_with(earlier: Sequence[tuple[datetime, MessageResults]]) -> RateComparison | None:
     """Return the medians of messages, each with the time when it was sent; None if they are too
     few."""
     if len(earlier) < _LEAST_COMPARED:
@@ -78,7 +78,7 @@ def comparison_with(earlier: Sequence[tuple[datetime, MessageResults]]) -> Compa
         if results.engagement is not None and results.delivered
     ]
     by_hour = [median(hour) for hour in zip(*curves, strict=True)] if curves else []
-    return Comparison(
+    return RateComparison(
         len(earlier), median_rates([results.rates for _, results in earlier]), tuple(by_hour)
     )
 

@@ -58,7 +58,7 @@ _SEEN_SECONDS = 5.0
 LONGEST_NOTE: Final = 2000
 
 
-class SubscriberPage(msgspec.Struct, frozen=True):
+class SubscriberSlice(msgspec.Struct, frozen=True):
     """Some subscribers in the order of their addresses; `next` continues."""
 
     subscribers: list[Subscriber]
@@ -305,7 +305,7 @@ class SubscriptionService:
         prefix: str = "",
         limit: int = 100,
         after: str | None = None,
-    ) -> SubscriberPage:
+    ) -> SubscriberSlice:
         """Return subscribers in the order of their addresses, or those that begin with `prefix`."""
         mailing_list = await self._lists.get(list_name)
         result = await self._table.query(
@@ -315,7 +315,7 @@ class SubscriptionService:
             limit=limit,
             after=after,
         )
-        return SubscriberPage([entities.subscriber_from(e) for e in result.entities], result.next)
+        return SubscriberSlice([entities.subscriber_from(e) for e in result.entities], result.next)
 
     async def all(
         self,

@@ -16,8 +16,8 @@ from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.messages.pages import SUPPRESS_QUEUE
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriber_rows import SubscriberRows, neighbours
+from postroom.services.audience.suppression.suppression_items import apply_to_many
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
-from postroom.services.audience.suppression.work_items import apply_to_many
 from postroom.services.concurrency import all_of, retry_on_conflict
 from postroom.storage import Conflict, Store
 

@@ -44,11 +44,11 @@ from postroom.services.audience.suppression.bounce_policy import (
     soft_days,
 )
 from postroom.services.audience.suppression.many_suppressions import ManySuppressions
+from postroom.services.audience.suppression.suppression_items import apply_again, count_bounces
 from postroom.services.audience.suppression.suppression_rows import (
     SuppressionRows,
     SuppressionSlice,
 )
-from postroom.services.audience.suppression.work_items import apply_again, count_bounces
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_times import MessageTimes

@@ -12,7 +12,7 @@ from typing import Final
 
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, SubscriberGuid
-from postroom.domain.audience.rules import Comparison, Operator, first_day
+from postroom.domain.audience.rules import Operator, RuleComparison, first_day
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.tracking import Track
 from postroom.services import entities
@@ -32,7 +32,7 @@ class EngagedSubscribers:
         store: Store,
         links: LinkTables,
         lists: Sequence[ListName],
-        asked: Mapping[str, Comparison],
+        asked: Mapping[str, RuleComparison],
         messages: Mapping[str, Message],
         today: date,
     ) -> None:
@@ -67,7 +67,7 @@ class EngagedSubscribers:
                         found[key].add(address)
         return found
 
-    def _holds(self, asked: Comparison, row: EngagedRow, guids: Collection[str]) -> bool:
+    def _holds(self, asked: RuleComparison, row: EngagedRow, guids: Collection[str]) -> bool:
         if asked.period is None:
             return any(guid in guids for guid in row.guids)
         first = first_day(asked.period, self._today)
@@ -81,7 +81,7 @@ class EngagedSubscribers:
                 days = [each.date() for each in known if each is not None]
                 return bool(days) and max(days) < first
 
-    async def _who_did(self, asked: Comparison) -> set[SubscriberGuid]:
+    async def _who_did(self, asked: RuleComparison) -> set[SubscriberGuid]:
         if asked.operator is Operator.CLICKED_LINK:
             return await self._who_clicked(str(asked.values[0]).casefold())
         message = self._messages[str(asked.values[0])]

@@ -52,7 +52,7 @@ _SECONDS: Final = 2.0
 _BEGIN: Final = len(entities.EMAIL_PREFIX)
 
 
-class SegmentPage(msgspec.Struct, frozen=True):
+class SegmentSlice(msgspec.Struct, frozen=True):
     """Some segments in the order of their names; `next` continues."""
 
     segments: list[Segment]
@@ -123,13 +123,13 @@ class SegmentService:
 
     async def page(
         self, list_name: str, *, limit: int = 100, after: str | None = None
-    ) -> SegmentPage:
+    ) -> SegmentSlice:
         """Return the segments of a list. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
         result = await self._table.query(
             KeyRange.only(mailing_list.name), KeyRange.prefix(_PREFIX), limit=limit, after=after
         )
-        return SegmentPage([_segment_from(each) for each in result.entities], result.next)
+        return SegmentSlice([_segment_from(each) for each in result.entities], result.next)
 
     async def using(self, list_name: str, field: str) -> list[Segment]:
         """Return the segments of a list whose rules name a field. `NoSuch` list."""

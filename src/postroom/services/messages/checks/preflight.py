@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from postroom.composing.findings import Finding, Level
+from postroom.composing.content_findings import ContentFinding, Level
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.attachments import LARGE, Attachment
 from postroom.domain.units import show_size
@@ -39,7 +39,7 @@ _PLACEHOLDER_HOSTS: Final = re.compile(
 )
 
 
-class Audience(msgspec.Struct, frozen=True):
+class AudienceSummary(msgspec.Struct, frozen=True):
     """How many subscribers get a message, and how many do not, by reason."""
 
     will_receive: int = 0
@@ -52,8 +52,8 @@ class Preflight(msgspec.Struct, frozen=True):
     `examples` are some of those who will not receive it, by reason.
     """
 
-    findings: tuple[Finding, ...]
-    audience: Audience
+    findings: tuple[ContentFinding, ...]
+    audience: AudienceSummary
     checking: int = 0
     examples: Mapping[str, Sequence[Address]] = {}
 
@@ -62,39 +62,39 @@ class Preflight(msgspec.Struct, frozen=True):
         return any(each.level is Level.ERROR for each in self.findings)
 
 
-def inspect_audience(audience: Audience) -> Iterator[Finding]:
+def inspect_audience(audience: AudienceSummary) -> Iterator[ContentFinding]:
     if not audience.will_receive:
-        yield Finding(Level.ERROR, NOBODY, "Nobody would receive this message.")
+        yield ContentFinding(Level.ERROR, NOBODY, "Nobody would receive this message.")
 
 
-def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[Finding]:
+def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[ContentFinding]:
     """Look for merge fields that the list has lost since the message was scheduled."""
     for name in used:
         if name not in known:
-            yield Finding(
+            yield ContentFinding(
                 Level.ERROR,
                 "field-missing",
                 f"The message uses the field {name}, which the list no longer has.",
             )
 
 
-def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
+def inspect_lines(subject: str, preheader: str) -> Iterator[ContentFinding]:
     """Look at what an inbox shows, with its merge fields filled."""
     if len(subject) > LONGEST_SHOWN_SUBJECT:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "subject-long",
             f"Phones cut the subject after about {LONGEST_SHOWN_SUBJECT} characters; it has"
             f" {len(subject)}: “{_cut(subject, LONGEST_SHOWN_SUBJECT)}”",
         )
     if not preheader:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "preheader-missing",
             "Without a preheader, inboxes show the first words of the message.",
         )
     elif len(preheader) > LONGEST_SHOWN_PREHEADER:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "preheader-long",
             f"Inboxes cut the preheader after about {LONGEST_SHOWN_PREHEADER} characters; it has"
@@ -110,21 +110,21 @@ def links_in(mail: ReadMail) -> list[str]:
     return [tag.attributes.get("href", "") for tag in tags if not tag.closes]
 
 
-def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
+def inspect_email(mail: ReadMail, own_host: str) -> Iterator[ContentFinding]:
     """Look at an email with all of its parts, for any recipient."""
     if mail.html is not None and not mail.text:
-        yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
+        yield ContentFinding(Level.WARNING, "text-missing", "The message has no text part.")
     pictures = [each for each in tokens(mail.html or "", "img") if isinstance(each, HtmlTag)]
     yield from _pictures([each.attributes for each in pictures if not each.closes], own_host)
     yield from _undescribed(mail.html or "")
     yield from _links(links_in(mail), own_host)
 
 
-def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
+def inspect_size(size: int, *, varies: bool) -> Iterator[ContentFinding]:
     """Look at the bytes of the HTML, which the recipient with the longest values gets."""
     if size > GMAIL_LIMIT:
         longest = " for the subscriber with the longest values" if varies else ""
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "size",
             f"The HTML has {size / 1024:,.0f} KB{longest}. Gmail shows the first 102 KB and hides"
@@ -132,10 +132,10 @@ def inspect_size(size: int, *, varies: bool) -> Iterator[Finding]:
         )
 
 
-def inspect_hostile(removals: Iterable[Removal]) -> Iterator[Finding]:
+def inspect_hostile(removals: Iterable[Removal]) -> Iterator[ContentFinding]:
     """Look at what is removed from the HTML when it is sent."""
     if found := [each.what for each in removals]:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "content-removed",
             "Not sent, because it would run a program or load something from the reader's own"
@@ -143,7 +143,7 @@ def inspect_hostile(removals: Iterable[Removal]) -> Iterator[Finding]:
         )
 
 
-def _undescribed(html: str) -> Iterator[Finding]:
+def _undescribed(html: str) -> Iterator[ContentFinding]:
     """Look at pictures whose alternative text is empty: those that are a link without words say
     nothing to somebody who does not see them."""
     decorations: list[str] = []
@@ -166,14 +166,14 @@ def _undescribed(html: str) -> Iterator[Finding]:
             else:
                 decorations.append(source)
     if silent_links:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "alt-missing",
             f"{_count(silent_links, 'picture')} a link without an alternative text: describe where"
             f" it leads: {_listed(silent_links)}",
         )
     if decorations:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "alt-empty",
             f"{_count(decorations, 'picture')} without a description, as is right for decoration"
@@ -181,7 +181,7 @@ def _undescribed(html: str) -> Iterator[Finding]:
         )
 
 
-def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding]:
+def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[ContentFinding]:
     hosts = {each.get("src", ""): loaded_host(each.get("src", "")) for each in pictures}
     unreachable = [
         source
@@ -189,7 +189,7 @@ def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding
         if host != own_host and (is_unreachable(host) or _PLACEHOLDER_HOSTS.fullmatch(host))
     ]
     if unreachable:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "picture-unreachable",
             f"{_count(unreachable, 'picture')} where subscribers cannot load it:"
@@ -197,7 +197,7 @@ def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding
         )
     without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
     if without_alt:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "alt-missing",
             f"{_count(without_alt, 'picture')} without an alternative text: {_listed(without_alt)}",
@@ -206,24 +206,26 @@ def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Finding
         each["src"] for each in pictures if each.get("src", "").lower().startswith("http://")
     ]
     if insecure:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "picture-insecure",
             f"{_count(insecure, 'picture')} not loaded over HTTPS: {_listed(insecure)}",
         )
 
 
-def _links(links: list[str], own_host: str) -> Iterator[Finding]:
+def _links(links: list[str], own_host: str) -> Iterator[ContentFinding]:
     elsewhere = [each for each in links if _is_placeholder(each, own_host)]
     if elsewhere:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "link-placeholder",
             f"{_count(elsewhere, 'link')} to a placeholder: {_listed(elsewhere)}",
         )
     empty = [each for each in links if each.strip() in ("", "#")]
     if empty:
-        yield Finding(Level.WARNING, "link-empty", f"{_count(empty, 'link')} without a target.")
+        yield ContentFinding(
+            Level.WARNING, "link-empty", f"{_count(empty, 'link')} without a target."
+        )
 
 
 def _is_placeholder(link: str, own_host: str) -> bool:
@@ -234,17 +236,17 @@ def _is_placeholder(link: str, own_host: str) -> bool:
     return host != own_host and _PLACEHOLDER_HOSTS.fullmatch(host) is not None
 
 
-def inspect_features(html: str) -> Iterator[Finding]:
+def inspect_features(html: str) -> Iterator[ContentFinding]:
     """Look for HTML and CSS that major email programs lack."""
     found = missing_features(html)
     lost = [each for each in found if each.loses_content]
     if lost:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING, "content-unsupported", f"Not shown everywhere: {_programs(lost)}"
         )
     ignored = [each for each in found if not each.loses_content]
     if ignored:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO, "style-unsupported", f"Ignored by some programs: {_programs(ignored)}"
         )
 
@@ -254,12 +256,12 @@ def _programs(features: list[Feature]) -> str:
     return _listed(shown, longest=200)
 
 
-def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[Finding]:
+def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[ContentFinding]:
     """Look at links that were tried: the fault of each, or "". Some are `untried`, if there are too
     many."""
     if untried:
         more = "1 link was" if untried == 1 else f"{untried:,} links were"
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "links-untried",
             f"{more} not tried: at most {MOST_LINKS} links of a message are.",
@@ -267,37 +269,37 @@ def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[Finding]:
     broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
     if broken:
         noun = "1 link does" if len(broken) == 1 else f"{len(broken)} links do"
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING, "link-broken", f"{noun} not work: {_listed(broken, longest=250)}"
         )
 
 
-def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[Finding]:
+def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[ContentFinding]:
     """Look at the bytes of our own pictures."""
     total = sum(sizes.values())
     if total > HEAVY_PICTURES:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "pictures-heavy",
             f"The pictures have {show_size(total)} in total, which is slow to load on phones.",
         )
 
 
-def inspect_gaps(gaps: Mapping[str, int]) -> Iterator[Finding]:
+def inspect_gaps(gaps: Mapping[str, int]) -> Iterator[ContentFinding]:
     """Look at merge fields: for how many subscribers each is empty."""
     for name, count in gaps.items():
         if count:
             who = "1 subscriber sees" if count == 1 else f"{count:,} subscribers see"
-            yield Finding(
+            yield ContentFinding(
                 Level.INFO, "field-empty", f"{name} is empty for some: {who} its default instead."
             )
 
 
-def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[Finding]:
+def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[ContentFinding]:
     """Look at the sizes of attached files: everyone gets them."""
     total = sum(each.size for each in attachments)
     if total >= LARGE:
-        yield Finding(
+        yield ContentFinding(
             Level.WARNING,
             "attachments-large",
             f"Each email carries {show_size(total)} of attachments. A link to the files is lighter,"
@@ -305,10 +307,10 @@ def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[Finding]:
         )
 
 
-def inspect_records(domain: str, faults: list[RecordFinding] | None) -> Iterator[Finding]:
+def inspect_records(domain: str, faults: list[RecordFinding] | None) -> Iterator[ContentFinding]:
     """Look at the DNS records of the sender's domain; None means that DNS did not answer."""
     if faults is None:
-        yield Finding(
+        yield ContentFinding(
             Level.INFO,
             "dns-unavailable",
             f"SPF, DKIM and DMARC of {domain} were not looked up: DNS does not respond.",
@@ -316,7 +318,7 @@ def inspect_records(domain: str, faults: list[RecordFinding] | None) -> Iterator
         return
     for each in faults:
         is_unknown = each.kind == "DKIM" and each.text.startswith("not looked up")
-        yield Finding(
+        yield ContentFinding(
             Level.INFO if is_unknown else Level.WARNING,
             each.kind.split()[0].lower(),
             f"{each.kind} of {domain}: {each.text}. {each.advice}",

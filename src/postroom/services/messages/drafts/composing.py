@@ -34,7 +34,6 @@ from postroom.mail.personal.merge_fields import columns_in
 from postroom.observability import spans
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.messages.ab_test_rows import AbTestRows
-from postroom.services.messages.drafts.attached_files import AttachedFiles
 from postroom.services.messages.drafts.draft_compilation import DraftCompilation
 from postroom.services.messages.drafts.draft_contents import (
     Content,
@@ -47,6 +46,7 @@ from postroom.services.messages.drafts.draft_contents import (
 )
 from postroom.services.messages.drafts.message_edits import has_generated_text
 from postroom.services.messages.drafts.message_versions import MessageVersions, is_over
+from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.services.messages.drafts.templates import TemplateService
 from postroom.services.messages.lifecycle import Audiences, MessageService, WrittenIn
 from postroom.services.messages.message_contents import (

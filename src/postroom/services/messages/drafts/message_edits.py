@@ -13,7 +13,7 @@ from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.tracking import Track, parse_track_choice
-from postroom.mail.personal.conditions import compared_fields
+from postroom.mail.personal.content_conditions import compared_fields
 from postroom.mail.personal.merge_fields import FieldRule
 from postroom.services.messages.message_contents import (
     NewBodies,

@@ -68,7 +68,7 @@ _LEFT_ALONE: Final = timedelta(hours=1)
 """A blob without rows belongs to an upload that is in progress, until it has this age."""
 
 
-class PicturePage(msgspec.Struct, frozen=True):
+class PictureSlice(msgspec.Struct, frozen=True):
     """Some pictures, newest first; `next` continues after the last one."""
 
     pictures: list[Picture]
@@ -115,7 +115,7 @@ class PictureService:
 
     async def page(
         self, *, search: str = "", limit: int = 100, after: str | None = None
-    ) -> PicturePage:
+    ) -> PictureSlice:
         """Return pictures, newest first, whose name or alternative text contains `search` in upper
         or lower case. There may be fewer than `limit` and still more to come."""
         if after is not None and not after.startswith(_BY_TIME):
@@ -130,13 +130,13 @@ class PictureService:
                 picture = _picture(entity)
                 if wanted in picture.name.casefold() or wanted in picture.alt.casefold():
                     if len(found) == limit:
-                        return PicturePage(found, after)
+                        return PictureSlice(found, after)
                     found.append(picture)
                 after = entity.row
             if len(rows) < min(most, _READ_AT_ONCE):
-                return PicturePage(found, None)
+                return PictureSlice(found, None)
             seen += len(rows)
-        return PicturePage(found, after)
+        return PictureSlice(found, after)
 
     async def blob(self, file_name: str) -> BlobInfo | None:
         """Return what is known of a picture's bytes, or None if there is no such picture."""

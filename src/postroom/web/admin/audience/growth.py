@@ -15,7 +15,7 @@ from postroom.web.rendering.charts import Chart, growth_chart
 from postroom.web.requests.visit import Visit
 
 
-class Audience(msgspec.Struct, frozen=True):
+class AudienceGrowth(msgspec.Struct, frozen=True):
     """The subscribers of a list or of all lists. `change` is since the first of the month."""
 
     size: CurrentSize
@@ -23,7 +23,7 @@ class Audience(msgspec.Struct, frozen=True):
     chart: Chart | None
 
 
-async def audience_of(visit: Visit, names: Sequence[ListName]) -> Audience:
+async def audience_of(visit: Visit, names: Sequence[ListName]) -> AudienceGrowth:
     """Return the sizes of some lists together; the chart is that of a single one."""
     sizes = await visit.services.sizes.of(names)
     if len(sizes) == 1:
@@ -35,14 +35,16 @@ async def audience_of(visit: Visit, names: Sequence[ListName]) -> Audience:
         sum(size.verified for size in sizes.values()),
         sum(size.recipients for size in sizes.values()),
     )
-    return Audience(total, sum(one.change for one in each), None)
+    return AudienceGrowth(total, sum(one.change for one in each), None)
 
 
-async def audience(visit: Visit, size: CurrentSize, list_name: ListName | None = None) -> Audience:
+async def audience(
+    visit: Visit, size: CurrentSize, list_name: ListName | None = None
+) -> AudienceGrowth:
     """Return the size with its change and its chart: of a list, or of all lists."""
     now = clock.now()
     point = GrowthPoint(now, size.subscribers, size.verified)
     curve = await visit.services.growth.curve(point, list_name)
     before = curve.before(datetime(now.year, now.month, 1, tzinfo=UTC))
     change = size.subscribers - (before.subscribers if before else 0)
-    return Audience(size, change, growth_chart(curve))
+    return AudienceGrowth(size, change, growth_chart(curve))

@@ -19,7 +19,7 @@ from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.audience.results.message_results import MessageResults
-from postroom.services.audience.results.rates import Comparison, hour_of
+from postroom.services.audience.results.rates import RateComparison, hour_of
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results import (
     MessageResultsResource,
@@ -89,7 +89,10 @@ def timeline_of(engagement: Engagement | None) -> Timeline | None:
 
 
 def hours_of(
-    timeline: Timeline, results: MessageResults, comparison: Comparison | None, sent_at: datetime
+    timeline: Timeline,
+    results: MessageResults,
+    comparison: RateComparison | None,
+    sent_at: datetime,
 ) -> str:
     """Return the points that the script draws in the viewer's time zone: begin of the hour, opened,
     clicked, and what the median of the last messages would be."""

@@ -40,7 +40,7 @@ _INDEX_URL: Final = "/outbox"
 _LINK = re.compile(r"https?://[^\s<>\"']+")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class TextPart(msgspec.Struct, frozen=True):
     """A part of an email's text."""
 
     text: str
@@ -179,15 +179,15 @@ def _read(visit: Visit, content: bytes) -> ReadMail:
     )
 
 
-def _pieces(text: str) -> list[Piece]:
+def _pieces(text: str) -> list[TextPart]:
     """Split a text into links and the text between them."""
-    pieces: list[Piece] = []
+    pieces: list[TextPart] = []
     end = 0
     for found in _LINK.finditer(text):
         link = found[0].rstrip(".,;:!?)]}")
-        pieces += [Piece(text[end : found.start()], False), Piece(link, True)]
+        pieces += [TextPart(text[end : found.start()], False), TextPart(link, True)]
         end = found.start() + len(link)
-    return [*pieces, Piece(text[end:], False)]
+    return [*pieces, TextPart(text[end:], False)]
 
 
 VIEWS = (

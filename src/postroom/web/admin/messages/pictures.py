@@ -13,7 +13,7 @@ from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.pictures import LARGEST_FILE, LONGEST_ALT, Picture
 from postroom.services.accounts.users import Role
 from postroom.services.messages.media.picture_files import FIELD
-from postroom.services.messages.media.pictures import PicturePage
+from postroom.services.messages.media.pictures import PictureSlice
 from postroom.web.rendering.templating import sentence, short
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -63,7 +63,7 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
     try:
         page = await visit.services.pictures.page(search=query, limit=_SHOWN, after=after or None)
     except ValueError:  # a link that somebody changed
-        page = PicturePage([], None)
+        page = PictureSlice([], None)
     return visit.render(
         "admin/messages/pictures.html",
         status=status,

@@ -18,7 +18,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.audience.results.message_results import MessageResults
 from postroom.services.operations.health import Grade
-from postroom.web.admin.audience.growth import Audience, audience, audience_of
+from postroom.web.admin.audience.growth import AudienceGrowth, audience, audience_of
 from postroom.web.admin.messages.under_way import MessageUnderWay, under_way
 from postroom.web.admin.operations.first_steps import find_first_steps
 from postroom.web.requests.views import View
@@ -117,7 +117,7 @@ async def _figures(visit: Visit) -> dict[str, Any]:
     return {"audience": everyone, "last": last}
 
 
-async def _audience(visit: Visit) -> Audience:
+async def _audience(visit: Visit) -> AudienceGrowth:
     if visit.access.is_limited:
         return await audience_of(visit, await visit.lists.names())
     lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists

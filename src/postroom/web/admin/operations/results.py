@@ -20,7 +20,7 @@ from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.results_over_time import ResultsOverTime
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results_over_time import describe_results_over_time
-from postroom.web.admin.audience.growth import Audience, audience, audience_of
+from postroom.web.admin.audience.growth import AudienceGrowth, audience, audience_of
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -117,7 +117,7 @@ async def _read(visit: Visit, name: ListName | None) -> ResultsOverTime:
     return await visit.services.results_over_time.read(name, sees=visit.messages.sees, only=only)
 
 
-async def _audience(visit: Visit, name: ListName | None) -> Audience:
+async def _audience(visit: Visit, name: ListName | None) -> AudienceGrowth:
     if name is not None:
         return await audience_of(visit, [name])
     if visit.access.is_limited:

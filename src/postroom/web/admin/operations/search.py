@@ -14,7 +14,7 @@ from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
-from postroom.web.rendering.navigation import NEW_MESSAGE, Place, places_for
+from postroom.web.rendering.navigation import NEW_MESSAGE, NavigationEntry, places_for
 from postroom.web.rendering.templating import status_label
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -27,13 +27,13 @@ _LISTS_WITH_ADDRESSES: Final = 25  # each is a query of its own
 _FEWEST_LETTERS: Final = 2  # of an address
 _ACTIONS: Final = (
     NEW_MESSAGE,
-    Place("/lists/new", "New list", "plus", Role.EDITOR, "create"),
-    Place("/users", "Invite someone", "plus", Role.ADMINISTRATOR, "user team"),
-    Place("/keys", "Create API key", "plus", Role.ADMINISTRATOR, "token"),
+    NavigationEntry("/lists/new", "New list", "plus", Role.EDITOR, "create"),
+    NavigationEntry("/users", "Invite someone", "plus", Role.ADMINISTRATOR, "user team"),
+    NavigationEntry("/keys", "Create API key", "plus", Role.ADMINISTRATOR, "token"),
 )
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A result: where it leads, and what it is."""
 
     url: str
@@ -44,7 +44,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 class HitGroup(msgspec.Struct, frozen=True):
     label: str
-    hits: list[Hit]
+    hits: list[SearchHit]
 
 
 async def search(visit: Visit) -> Response:
@@ -81,11 +81,11 @@ async def _find(visit: Visit, query: str) -> list[HitGroup]:
     ]
 
 
-def _of_places(places: Sequence[Place], words: list[str]) -> list[Hit]:
+def _of_places(places: Sequence[NavigationEntry], words: list[str]) -> list[SearchHit]:
     """Return the places that are meant, those that are meant by their name first."""
     found = [each for each in places if _has(f"{each.label} {each.words}", words)]
     found.sort(key=lambda each: not _has(each.label, words))
-    return [Hit(each.path, each.label, each.icon) for each in found]
+    return [SearchHit(each.path, each.label, each.icon) for each in found]
 
 
 def _has(text: str, words: list[str]) -> bool:
@@ -94,7 +94,7 @@ def _has(text: str, words: list[str]) -> bool:
     return all(any(part.startswith(word) for part in parts) for word in words)
 
 
-async def _lists(visit: Visit, words: list[str]) -> list[Hit]:
+async def _lists(visit: Visit, words: list[str]) -> list[SearchHit]:
     first = await visit.lists.page(limit=_LISTS_SEARCHED)
     # Names beyond the first ones are found by how they begin.
     named = await visit.lists.page(prefix=words[0], limit=_SHOWN) if first.next else first
@@ -105,11 +105,12 @@ async def _lists(visit: Visit, words: list[str]) -> list[Hit]:
         if all(word in f"{each.name} {each.description}".casefold() for word in words)
     ]
     return [
-        Hit(f"/lists/{each.name}", each.description, "list", each.name) for each in found[:_SHOWN]
+        SearchHit(f"/lists/{each.name}", each.description, "list", each.name)
+        for each in found[:_SHOWN]
     ]
 
 
-async def _messages(visit: Visit, words: list[str]) -> list[Hit]:
+async def _messages(visit: Visit, words: list[str]) -> list[SearchHit]:
     newest, drafts = await asyncio.gather(
         visit.messages.all(limit=_MESSAGES_SEARCHED),
         visit.messages.drafts(limit=_MESSAGES_SEARCHED),
@@ -120,7 +121,7 @@ async def _messages(visit: Visit, words: list[str]) -> list[Hit]:
         if all(word in f"{each.subject} {each.ref}".casefold() for word in words)
     ]
     return [
-        Hit(
+        SearchHit(
             f"/messages/{each.ref}",
             each.subject or "(no subject)",
             "mail",
@@ -130,7 +131,7 @@ async def _messages(visit: Visit, words: list[str]) -> list[Hit]:
     ]
 
 
-async def _subscribers(visit: Visit, query: str) -> list[Hit]:
+async def _subscribers(visit: Visit, query: str) -> list[SearchHit]:
     """Find addresses that start with the query; anything with an @ can be traced, too."""
     if len(query) < _FEWEST_LETTERS or " " in query:
         return []
@@ -139,17 +140,17 @@ async def _subscribers(visit: Visit, query: str) -> list[Hit]:
     hits = [hit for of_list in found for hit in of_list][:_SHOWN]
     if "@" in query:
         url = f"/trace?{urlencode({'email': query})}"
-        hits.append(Hit(url, f"Trace {query}", "trace"))
+        hits.append(SearchHit(url, f"Trace {query}", "trace"))
     return hits
 
 
-async def _of_list(visit: Visit, name: ListName, query: str) -> list[Hit]:
+async def _of_list(visit: Visit, name: ListName, query: str) -> list[SearchHit]:
     try:
         page = await visit.services.subscriptions.page(name, prefix=query, limit=_SHOWN)
     except NoSuch:  # the list is being deleted
         return []
     return [
-        Hit(f"/lists/{name}/subscribers/{quote(each.address)}", each.address, "user", name)
+        SearchHit(f"/lists/{name}/subscribers/{quote(each.address)}", each.address, "user", name)
         for each in page.subscribers
     ]
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.rules.parsing import LONGEST
+from postroom.domain.audience.rules.rule_parsing import LONGEST
 from postroom.domain.audience.segments import Segment
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.audience import (

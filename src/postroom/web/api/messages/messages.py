@@ -19,7 +19,7 @@ from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
 from postroom.services.messages.drafts.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.message_rows import MessagePage, MessagePart
+from postroom.services.messages.message_rows import MessagePart, MessageSlice
 from postroom.services.messages.visible_messages import VisibleMessages
 from postroom.services.resources.messages import (
     BodiesResource,
@@ -335,7 +335,7 @@ def _parts(status: MessageStatus | None) -> tuple[MessagePart, ...]:
 
 async def _page(
     messages: VisibleMessages, status: MessageStatus | None, limit: int, after: str | None
-) -> MessagePage:
+) -> MessageSlice:
     """Return drafts, then unfinished messages, then finished ones: most messages move in this
     direction, so that none of them is missed."""
     parts = _parts(status)
@@ -356,8 +356,8 @@ async def _page(
         if not inner:
             following = parts[parts.index(part) + 1 :] if part in parts else ()
             if not following:
-                return MessagePage(found, None)
+                return MessageSlice(found, None)
             part = following[0]
         if len(found) >= limit or messages.has_read_enough:
             break
-    return MessagePage(found, encode_token(part, inner))
+    return MessageSlice(found, encode_token(part, inner))

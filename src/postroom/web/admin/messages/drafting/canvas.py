@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from postroom.composing.blocks.canvas import compile_canvas
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import Compiled, compile_source
-from postroom.composing.findings import Finding, Level
+from postroom.composing.content_findings import ContentFinding, Level
 from postroom.composing.layouts import Layout, SlotUse, slots_of
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Invalid
@@ -41,7 +41,7 @@ async def compile_draft(visit: Visit) -> Response:
     try:
         brand, layout, rules = await visit.services.composing.design(content)
     except Invalid as exc:
-        compiled = Compiled(findings=(Finding(Level.ERROR, "template", exc.problem),))
+        compiled = Compiled(findings=(ContentFinding(Level.ERROR, "template", exc.problem),))
     else:
         slots = slots_of(layout) if layout and is_blocks else []
         compiled = await asyncio.to_thread(_compiled, content, brand, layout, rules)

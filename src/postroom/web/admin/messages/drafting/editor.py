@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from postroom.composing.conversions import NEXT
+from postroom.composing.format_conversions import NEXT
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import (

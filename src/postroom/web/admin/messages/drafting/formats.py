@@ -8,8 +8,8 @@ from typing import Final
 from starlette.responses import Response
 
 from postroom.composing.blocks.blocks import parse_blocks
-from postroom.composing.conversions import NEXT, convert
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
+from postroom.composing.format_conversions import NEXT, convert
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.messages import Message, MessageFormat, check_editable

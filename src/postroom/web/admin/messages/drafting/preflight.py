@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from postroom.composing.findings import Level
+from postroom.composing.content_findings import Level
 from postroom.domain.audience.list_rights import ListRight
 from postroom.domain.messages.messages import Message
 from postroom.services.messages.checks.preflight import NOBODY, Preflight

@@ -21,7 +21,7 @@ class Level(StrEnum):
     INFO = "info"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ContentFinding(msgspec.Struct, frozen=True):
     """One finding. A line and column of 0 mean the whole message."""
 
     level: Level
@@ -44,7 +44,7 @@ class Findings:
     def __init__(self, source: str, index: Callable[[int], int] = lambda at: at) -> None:
         self._source = source
         self._index = index
-        self._found: list[Finding] = []
+        self._found: list[ContentFinding] = []
 
     def use_index(self, index: Callable[[int], int]) -> None:
         self._index = index
@@ -53,13 +53,15 @@ class Findings:
         """Add a finding about the character at this index of the source."""
         if len(self._found) >= MOST_FINDINGS:
             return
-        self._add(Finding(level, code, text, *line_and_column(self._source, self._index(at))))
+        self._add(
+            ContentFinding(level, code, text, *line_and_column(self._source, self._index(at)))
+        )
 
     def add_at(self, level: Level, code: str, text: str, line: int, column: int) -> None:
         """Add a finding whose position in the source is known."""
-        self._add(Finding(level, code, text, line, column))
+        self._add(ContentFinding(level, code, text, line, column))
 
-    def _add(self, found: Finding) -> None:
+    def _add(self, found: ContentFinding) -> None:
         if len(self._found) < MOST_FINDINGS and found not in self._found:
             self._found.append(found)
 
@@ -73,6 +75,6 @@ class Findings:
     def has_errors(self) -> bool:
         return any(each.level is Level.ERROR for each in self._found)
 
-    def sorted(self) -> tuple[Finding, ...]:
+    def sorted(self) -> tuple[ContentFinding, ...]:
         """Return the findings in the order of their lines."""
         return tuple(sorted(self._found, key=lambda each: (each.line, each.column)))

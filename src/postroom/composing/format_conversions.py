@@ -11,7 +11,7 @@ from postroom.composing.blocks.block_layout import to_sections
 from postroom.composing.blocks.blocks import BlockDocument, parse_blocks, write_blocks
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import compile_source, layout_tree
-from postroom.composing.findings import Findings
+from postroom.composing.content_findings import Findings
 from postroom.composing.layouts import Filling, Layout, partial, split_front_matter
 from postroom.composing.markdown import markdown_to_blocks
 from postroom.composing.mjml import markup as mjml

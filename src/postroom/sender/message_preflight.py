@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from postroom.composing.findings import Finding, Level
+from postroom.composing.content_findings import ContentFinding, Level
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
@@ -30,7 +30,7 @@ from postroom.services.audience.targeting.excluded_examples import excluded_exam
 from postroom.services.messages.checks.background_checks import BackgroundChecks
 from postroom.services.messages.checks.link_checks import MOST_LINKS, LinkTrial, web_links
 from postroom.services.messages.checks.preflight import (
-    Audience,
+    AudienceSummary,
     Preflight,
     inspect_audience,
     inspect_features,
@@ -123,12 +123,14 @@ class PreflightService:
         paused = min(sum(self._pauses.results(names).values()), audience.will_receive)
         if paused:
             excluded = {**audience.excluded, messages.Exclusion.PAUSED.value: paused}
-            audience = Audience(audience.will_receive - paused, excluded)
+            audience = AudienceSummary(audience.will_receive - paused, excluded)
             findings = [*examined.findings, *inspect_audience(audience)]
             examined = msgspec.structs.replace(examined, audience=audience, findings=findings)
         return examined, self._pauses.waiting(names)
 
-    async def _try_links(self, mail: ReadMail, seconds: float, findings: list[Finding]) -> int:
+    async def _try_links(
+        self, mail: ReadMail, seconds: float, findings: list[ContentFinding]
+    ) -> int:
         if self._links is None:
             return 0
         every_link = web_links(links_in(mail), self._own_host)
@@ -138,7 +140,9 @@ class PreflightService:
         findings += inspect_links(self._links.results(links), len(every_link) - len(links))
         return self._links.waiting(links)
 
-    async def _look_up(self, examined: Examined, seconds: float, findings: list[Finding]) -> int:
+    async def _look_up(
+        self, examined: Examined, seconds: float, findings: list[ContentFinding]
+    ) -> int:
         domain = domain_of(examined.from_address) if examined.from_address else ""
         if self._records is None or not domain or is_reserved(domain):
             return 0
@@ -172,7 +176,7 @@ class PreflightService:
         found = self._examples.results([key]).get(key, {})
         return found, self._examples.waiting([key])
 
-    async def _picture_sizes(self, html: str) -> list[Finding]:
+    async def _picture_sizes(self, html: str) -> list[ContentFinding]:
         """Look at the sizes of our own pictures; those of other sites are not loaded."""
         tags = [each for each in tokens(html, "img") if isinstance(each, HtmlTag)]
         sources = (_split(tag.attributes.get("src", "")) for tag in tags)
@@ -190,7 +194,7 @@ class PreflightService:
         return list(inspect_picture_sizes(sizes))
 
 
-def _inspect_size(examined: Examined, gaps: Mapping[str, FieldGap]) -> list[Finding]:
+def _inspect_size(examined: Examined, gaps: Mapping[str, FieldGap]) -> list[ContentFinding]:
     if examined.longest is None:
         return []
     size = examined.longest.html_size({name: gap.longest for name, gap in gaps.items()})

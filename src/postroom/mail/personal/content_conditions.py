@@ -144,7 +144,7 @@ def _with_present_names(condition: str, fields: Fields) -> Rule:
     return rule
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class ConditionalPart(msgspec.Struct, frozen=True, gc=False):
     """A part of a text: for everybody, or for those for whom a condition holds or does not."""
 
     text: str
@@ -155,16 +155,16 @@ class Part(msgspec.Struct, frozen=True, gc=False):
         return self.condition is None or holds(self.condition) is not self.is_else
 
 
-def parts_of(text: str, *, in_html: bool) -> Iterator[Part]:
+def parts_of(text: str, *, in_html: bool) -> Iterator[ConditionalPart]:
     """Yield the parts of a text, without the markers between them. `Invalid`."""
-    part, done = Part(""), 0
+    part, done = ConditionalPart(""), 0
     for marker in find_markers("html" if in_html else "text", text):
         start, end = (marker.start, marker.end) if in_html else line_span(text, marker)
         yield msgspec.structs.replace(part, text=text[done:start])
         done = end
-        part = Part("")
+        part = ConditionalPart("")
         if marker.kind is not MarkerKind.END:
-            part = Part("", marker.condition, is_else=marker.kind is MarkerKind.ELSE)
+            part = ConditionalPart("", marker.condition, is_else=marker.kind is MarkerKind.ELSE)
     yield msgspec.structs.replace(part, text=text[done:])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from postroom.domain.audience.rules.errors import RuleError
-from postroom.domain.audience.rules.syntax import Place, Rule, comparisons
+from postroom.domain.audience.rules.syntax import Rule, RulePosition, comparisons
 
 LONGEST: Final = 10_000
 MOST_COMPARISONS: Final = 50
@@ -18,9 +18,9 @@ def parse_rule(text: str) -> Rule:
     """
     if len(text) > LONGEST:
         problem = f"a rule must have at most {LONGEST:,} characters, not {len(text):,}"
-        raise RuleError(Place(), problem)
+        raise RuleError(RulePosition(), problem)
     if not text.strip():
-        raise RuleError(Place(), 'write a rule such as city = "Berlin"')
+        raise RuleError(RulePosition(), 'write a rule such as city = "Berlin"')
     # Only processes that use rules should load the library.
     from postroom.domain.audience.rules.building import build
 
