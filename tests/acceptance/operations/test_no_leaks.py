@@ -12,7 +12,7 @@ from tests.services.postroom import CommandLine
 from tests.services.recording_smtp import running_recording_smtp
 from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
-MARK = "canary"  # a part of every secret
+MARK = "hush-hush"  # a part of every secret
 PASSWORD = f"{MARK} in the password of a user"
 
 

@@ -148,7 +148,14 @@ WITHOUT_JSON = {
     *("blob get", "message delete", "apikey revoke", "access revoke", "suppression export"),
     *("group add", "group remove", "group drop"),
     *("settings set", "settings reset"),
-    *("app remove", "app restart", "app pause", "app resume", "app reload"),
+    *(
+        "app remove",
+        "app restart",
+        "app pause",
+        "message ab-test cancel",
+        "app resume",
+        "app reload",
+    ),
     *("queue purge", "queue delete", "queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),
 }

@@ -66,9 +66,9 @@ class ListProperty(msgspec.Struct, frozen=True):
         return bool if self.input is Input.FLAG else str
 
 
-def line(name: str, longest: int, **others: Any) -> ListProperty:
-    """Return a property that is one line of text."""
-    check = partial(one_line, name, longest=longest)
+def line(name: str, longest: int, *, required: bool = True, **others: Any) -> ListProperty:
+    """Return a property that is one line of text, which only an optional one may leave empty."""
+    check = partial(one_line, name, longest=longest, required=required)
     return ListProperty(name=name, check=check, longest=longest, **others)
 
 

@@ -25,6 +25,7 @@ TRACK_PROPERTY: Final = ListProperty(
 UTM_PROPERTY: Final = line(
     "utm_source",
     100,
+    required=False,
     stored_as="UtmSource",
     label="UTM source",
     help="Added to links to websites, for web analytics: with the medium email, and the day and the"
