@@ -146,16 +146,9 @@ WITHOUT_STORE = {"store copy", "cost"}
 WITHOUT_JSON = {
     *("up", "web", "scheduler", "sender", "host", "inbound"),
     *("blob get", "message delete", "apikey revoke", "access revoke", "suppression export"),
-    *("group add", "group remove", "group drop"),
+    *("group add", "group remove", "group drop", "message ab-test cancel"),
     *("settings set", "settings reset"),
-    *(
-        "app remove",
-        "app restart",
-        "app pause",
-        "message ab-test cancel",
-        "app resume",
-        "app reload",
-    ),
+    *("app remove", "app restart", "app pause", "app resume", "app reload"),
     *("queue purge", "queue delete", "queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),
 }
