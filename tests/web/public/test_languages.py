@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
+from babel.messages.frontend import parse_mapping_cfg
 from babel.messages.pofile import read_po
 
 from postroom.domain.languages import LANGUAGES
@@ -32,11 +33,8 @@ def ids(messages: Catalog) -> set[str]:
 
 
 def in_code() -> set[str]:
-    methods = [
-        ("mail/**.py", "python"),
-        ("web/public/**.py", "python"),
-        ("web/templates/public/**.html", "jinja2"),
-    ]
+    with (LOCALES / "babel.cfg").open() as file:
+        methods, _ = parse_mapping_cfg(file)  # type: ignore[no-untyped-call]
     found = extract_from_dir(LOCALES.parent, method_map=methods)
     return {str(message) for _, _, message, _, _ in found}
 

@@ -289,7 +289,10 @@ async def test_the_download_has_nothing_that_the_team_keeps_to_itself(
         "consent", "tracking", "source", "former_addresses",
     }  # fmt: skip
     [email] = data["messages"]
-    assert set(email) == {"ref", "email", "subject", "sent_at", "outcome", "reply"}
+    assert set(email) == {
+        "ref", "email", "subject", "sent_at", "outcome", "reply",
+        "opened_at", "clicked_at", "links",
+    }  # fmt: skip
     assert (email["ref"], email["subject"], email["outcome"]) == (message.ref, "News", "pending")
 
 

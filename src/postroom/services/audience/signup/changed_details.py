@@ -43,7 +43,8 @@ def changes_digest(subscriber: Subscriber) -> str:
 def awaits(subscriber: Subscriber, digest: str) -> bool:
     """Return whether these changes wait for the confirmation of a subscriber."""
     known = changes_digest(subscriber)
-    return subscriber.verified and bool(known) and hmac.compare_digest(known, digest)
+    is_right = hmac.compare_digest(known.encode(), digest.encode(errors="replace"))
+    return subscriber.verified and bool(known) and is_right
 
 
 class ChangedDetails:

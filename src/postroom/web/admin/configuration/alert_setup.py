@@ -93,5 +93,5 @@ def _show(
 VIEWS = (
     View(HERE, alerts, role=Role.ADMINISTRATOR),
     View(HERE, save, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
-    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",)),
+    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
 )

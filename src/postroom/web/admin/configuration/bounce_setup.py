@@ -178,5 +178,5 @@ def _hook_url(visit: Visit, source: BounceSource) -> str:
 VIEWS = (
     View(HERE, bounces, role=Role.ADMINISTRATOR),
     View(HERE, save, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
-    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",)),
+    View(f"{HERE}/test", test, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
 )

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.results import (
     MessageResultsResource,
@@ -23,7 +22,7 @@ from postroom.services.resources.results_over_time import (
 )
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import After, Limit, RefPath
+from postroom.web.api.fields import After, Limit, ListName, RefPath
 from postroom.web.api.key_rights import is_limited, lists_of, messages_of
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
