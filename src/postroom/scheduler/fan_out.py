@@ -164,9 +164,7 @@ class FanOut:
         if message.from_address is not None:  # else there was no list when it was due
             try:
                 message = await self._divided(message, check)
-                members = await self._members(message)
-                if message.part is not None:
-                    members = await part_of(members, message.part, self._received)
+                members = await self._recipients(message)
             except (Invalid, NoSuch) as exc:  # a message that it names was deleted meanwhile
                 return await self._pause(message, _unknown_audience(exc))
             if message.waves is not None:
@@ -219,7 +217,7 @@ class FanOut:
         page is written, and then stays. `Invalid`."""
         if message.waves is not None or message.queued_pages:
             return message
-        waves = await self._plans.divide(message, await self._members(message), check)
+        waves = await self._plans.divide(message, await self._recipients(message), check)
         if waves is None:
             return message
         return await self._save(msgspec.structs.replace(message, waves=waves))
@@ -238,8 +236,16 @@ class FanOut:
             copied.headers,
         )
 
+    async def _recipients(self, message: Message) -> MembersReader:
+        """Return what reads the recipients of a message, which is queued. `Invalid`, `NoSuch`."""
+        members = await self._members(message)
+        if message.part is None:
+            return members
+        others = [await self._messages.get(each) for each in message.part.without]
+        return await part_of(members, message.part, self._received, self._pages, others)
+
     async def _members(self, message: Message) -> MembersReader:
-        """Return what reads the recipients of a message, which is queued."""
+        """Return what reads the audience of a message."""
         fields = [await self._used_fields(message, each) for each in range(len(message.lists))]
         if message.retry_of is not None:
             return RefusedMembers(self._services, message, message.retry_of, fields)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from postroom.domain.audience.addresses import AddressKey, address_key
 from postroom.domain.messages.buckets import ALL_BUCKETS, Part, bucket_of
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.scheduler.members import Members, MembersReader
 from postroom.services.audience.targeting.received_messages import (
     MessageRecipients,
     ReceivedMessages,
 )
+from postroom.services.messages.sending.page_rows import PageRows
 
+_SUPPRESSED = EmailOutcome.SUPPRESSED
 _ENOUGH = 5 * PAGE_SIZE  # pages are full, however small the part is
 
 
 class PartOfMembers:
     """Those members who belong to a part of the audience."""
 
-    def __init__(self, members: MembersReader, part: Part, others: MessageRecipients) -> None:
-        """`others` are the recipients of the messages that the part is without."""
+    def __init__(
+        self, members: MembersReader, part: Part, others: MessageRecipients, guids: set[int]
+    ) -> None:
+        """`others` are the recipients of the messages that the part is without, and `guids` are the
+        hashes of their GUIDs."""
         self._members = members
         self._part = part
         self._others = others
+        self._guids = guids
         self._returned: AddressKey | None = None
         self._reached: AddressKey | None = None
 
@@ -52,13 +60,31 @@ class PartOfMembers:
         if self._others.is_needed and guids:
             await self._others.look_up(list(guids))
             left_out = set[AddressKey]().union(*self._others.received.values())
-            guids = {a: guid for a, guid in guids.items() if address_key(a) not in left_out}
+            guids = {
+                a: guid
+                for a, guid in guids.items()
+                if address_key(a) not in left_out and hash(guid) not in self._guids
+            }
         found.guids.update(guids)
         found.values.update((a, more.values[a]) for a in guids if a in more.values)
         found.numbers.update((a, more.numbers[a]) for a in guids if a in more.numbers)
 
 
-async def part_of(members: MembersReader, part: Part, messages: ReceivedMessages) -> MembersReader:
-    """Return what reads the members of a part. `NoSuch` if a message that it is without no longer
-    exists."""
-    return PartOfMembers(members, part, await messages.planned(part.without))
+async def part_of(
+    members: MembersReader,
+    part: Part,
+    received: ReceivedMessages,
+    pages: PageRows,
+    others: Sequence[Message],
+) -> MembersReader:
+    """Return what reads the members of a part, which is without the recipients of `others`.
+
+    They are recognised by their GUIDs as well: somebody may have changed their address since.
+    """
+    guids: set[int] = set()
+    for message in others:
+        async for page in pages.whole(message):
+            places = range(len(page.emails.addresses))
+            sent = (each for each in places if page.emails.outcome(each) is not _SUPPRESSED)
+            guids.update(hash(page.emails.guid(each)) for each in sent)
+    return PartOfMembers(members, part, await received.planned(part.without), guids)

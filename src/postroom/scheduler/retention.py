@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
+from postroom.domain.messages.ab_tests import ENDED
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
@@ -90,6 +91,9 @@ class Retention:
             return True
         if ended is None and (message.completed_at or message.created_at) >= before:
             return False  # archived by an earlier version, which did not note it in the index
+        test = await self._ab_tests.rows.of(message.ref)
+        if test is not None and test.state not in ENDED:
+            return False  # the rest must go to those who are not on its pages
         await self._remove_pages(message)
         await self._results.forget(message)
         await self._ab_tests.rows.forget(message.ref)

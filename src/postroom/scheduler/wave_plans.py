@@ -39,6 +39,8 @@ class WavePlans:
         depends on their number, they are counted."""
         if message.retry_of is not None:
             return None
+        if message.part is not None and not message.part.without:
+            return None  # a variant of an A/B test goes to a small share anyway
         if message.local_time:
             return await _by_local_time(message, members, check)
         canary, recipients = chosen_canary(message.canary, self._canary), 0

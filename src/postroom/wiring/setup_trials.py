@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.alerts import AlertFailed
+from postroom.alerts import AlertFailed, Channel
 from postroom.errors import PostroomError
 from postroom.inbound.mailbox_connections import (
     MailboxError,
@@ -59,21 +59,24 @@ async def try_alerts(services: Services, settings: Settings) -> list[SetupTrial]
         text="This is a test alert",
         subject="",
     )
-    names = {"mail": "Email", "webhook": "Webhook"}
-    trials = []
-    async with opened_transport(settings, services) as transport:
-        for channel in make_channels(services, transport, settings):
-            name = names[channel.name]
-            try:
-                async with asyncio.timeout(_SECONDS):
-                    await channel.test(event)
-            except TimeoutError:
-                trials.append(SetupTrial(name, f"No reply within {_SECONDS:.0f} seconds.", False))
-            except (AlertFailed, PostroomError) as exc:
-                trials.append(SetupTrial(name, f"Not delivered: {exc}", False))
-            else:
-                trials.append(SetupTrial(name, "The test alert was accepted.", True))
-    return trials
+    try:
+        async with opened_transport(settings, services) as transport:
+            channels = make_channels(services, transport, settings)
+            return [await _try_channel(channel, event) for channel in channels]
+    except PostroomError as exc:
+        return [SetupTrial("Email", str(exc), False)]
+
+
+async def _try_channel(channel: Channel, event: Event) -> SetupTrial:
+    name = {"mail": "Email", "webhook": "Webhook"}[channel.name]
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await channel.test(event)
+    except TimeoutError:
+        return SetupTrial(name, f"No reply within {_SECONDS:.0f} seconds.", False)
+    except (AlertFailed, PostroomError) as exc:
+        return SetupTrial(name, f"Not delivered: {exc}", False)
+    return SetupTrial(name, "The test alert was accepted.", True)
 
 
 async def _try_mailbox(setting: str) -> SetupTrial:

@@ -70,6 +70,11 @@ class Waves(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.current == self.count - 1
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all pages of all waves are queued."""
+        return self.is_planned and self.is_last
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the next wave has yet to begin, and the current one is planned."""
         return self.is_planned and not self.is_last

@@ -38,7 +38,7 @@ from postroom.domain.audience.consent import ConsentAction
 from postroom.domain.audience.former_addresses import FormerAddress
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.domain.messages.messages import Message
+from postroom.domain.messages.messages import FINAL, Message
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentLedger
@@ -221,7 +221,7 @@ class PersonalDataService:
             # before the subscriber was removed may have been counted meanwhile.
             await self._personal.forget(message, {page.emails.guid(each) for each in places})
             is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
-            if is_pending or page.claim != FREE:
+            if is_pending or page.claim != FREE or _has_waves_left(message):
                 return None
             after = msgspec.structs.replace(page, emails=_without(page.emails, places))
             try:
@@ -273,3 +273,9 @@ def _without(emails: PageEmails, places: list[int]) -> PageEmails:
         reply = its_address.sub(GONE, state.reply)
         emails = emails.settled({place: msgspec.structs.replace(state, reply=reply)}).erased(place)
     return emails
+
+
+def _has_waves_left(message: Message) -> bool:
+    """Return whether a later wave still has to know who got the message in an earlier one."""
+    waves = message.waves
+    return message.status not in FINAL and waves is not None and not waves.is_complete

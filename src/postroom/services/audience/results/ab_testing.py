@@ -226,6 +226,7 @@ class AbTestService(AbViews):
             audience=source.audience,
             lines=InboxLines(source.preheader, source.from_name, source.reply_to),
             track=source.track,
+            canary=source.canary,
             attachments=source.attachments,
             files={
                 attachment.hash: file.content
@@ -260,6 +261,9 @@ class AbTestService(AbViews):
                 raise Invalid("variants", f"variant {letter} goes to another audience than A")
             if each.track is not first.track:
                 raise Invalid("variants", f"variant {letter} measures other things than A")
+            if each.local_time:
+                problem = f"variant {letter} is sent by local time, which A/B tests cannot do"
+                raise Invalid("variants", f"{problem}: turn it off")
             try:
                 await self._composing.checked(each)
             except Invalid as exc:

@@ -56,6 +56,8 @@ class FollowUpService:
         if not subject.strip():
             raise Invalid("subject", "is missing: give the follow-up a subject of its own")
         refs = await self._refs(message)
+        for each in refs:
+            check_finished(await self._messages.get(each))
         if kind is FollowUp.NEW:
             rule = " or ".join(f"received {each}" for each in refs)
             name = await self._segment(message.list_name, f"received-{message.ref}", rule)
@@ -102,10 +104,15 @@ def check_follow_up(message: Message, kind: FollowUp) -> None:
     """Raise `NotNow` unless a message can have this follow-up."""
     if kind in follow_ups(message):
         return
-    if message.status not in FINAL or message.queued_at is None:
-        raise NotNow(f"the message {message.ref} is {message.status}: wait until it is sent")
+    check_finished(message)
     if message.part is not None:
         raise NotNow("a variant of an A/B test has no follow-up: use the message to the rest")
     raise NotNow(
         f"it is not known who clicked the message {message.ref}: this requires tracking per person"
     )
+
+
+def check_finished(message: Message) -> None:
+    """Raise `NotNow` while a message may still be sent to somebody."""
+    if message.status not in FINAL or message.queued_at is None:
+        raise NotNow(f"the message {message.ref} is {message.status}: wait until it is sent")
