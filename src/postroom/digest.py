@@ -123,7 +123,7 @@ def digest_text(
         parts.append("No message was sent.")
     parts.append(
         f"Subscribers: {moved.joined:,} joined ({moved.form:,} with a form, {moved.imported:,}"
-        f" imported, {moved.api:,} by the API, {moved.team:,} by hand), {moved.left:,} left"
+        f" imported, {moved.api:,} through the API, {moved.team:,} by hand), {moved.left:,} left"
         f" ({moved.unsubscribed:,} unsubscribed, {moved.removed:,} removed)."
     )
     return "\n\n".join([*parts, f"All results: {base_url}/results\n"])

@@ -94,7 +94,7 @@ class WaitingWaves:
     async def _stop(self, message: Message, following: Waves, reason: str) -> Message:
         """Pause a message, so that its resumption sends it to the others. The event comes first: an
         interruption repeats it."""
-        text = f"of the first recipients, {reason}; nobody else has got it yet"
+        text = f"of the first recipients, {reason}; it has not been sent to anyone else yet"
         await self._events.record(
             "scheduler",
             f"the message {message.subject!r} to {message.list_name} was paused automatically:"

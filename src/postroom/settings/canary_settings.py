@@ -14,12 +14,15 @@ class CanarySettings(SettingGroup, frozen=True):
     above: int = setting(
         "canary_from",
         "10000",
-        "A message to more recipients than this goes to a part of them first (its canary), and to"
-        " the others if all is well; 0: only if its author chooses so.",
+        "A message to more recipients than this goes to some of them first (its canary), and to the"
+        " others if all is well; 0: only if its author chooses it.",
         parsing.whole_number(1, 1_000_000_000, also=0),
     )
     share: float | None = setting(
-        "canary_share", "1", "The percentage of its recipients.", parsing.percentage
+        "canary_share",
+        "1",
+        "The percentage of the recipients who get a message first.",
+        parsing.percentage,
     )
     wait: timedelta = setting(
         "canary_wait",
@@ -31,18 +34,18 @@ class CanarySettings(SettingGroup, frozen=True):
         "canary_refusals",
         "5",
         "The others do not get the message if more than this percentage of the first emails, and at"
-        " least 3, were refused or bounced; 0: whatever it is.",
+        " least 3, were refused or bounced; 0: no limit.",
         parsing.percentage,
     )
     rejections: float | None = setting(
         "canary_rejections",
         "1",
-        "The same for bounces because of our reputation or the content.",
+        "The same limit for bounces because of our reputation or the content.",
         parsing.percentage,
     )
     complaints: float | None = setting(
         "canary_complaints",
         "0.3",
-        "The same for emails that were marked as spam.",
+        "The same limit for emails that were marked as spam.",
         parsing.percentage,
     )

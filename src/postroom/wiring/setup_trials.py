@@ -90,7 +90,7 @@ async def _try_mailbox(setting: str) -> SetupTrial:
         return SetupTrial("Mailbox", f"{exc}", False)
     except (OSError, imaplib.IMAP4.error, poplib.error_proto) as exc:
         return SetupTrial("Mailbox", f"{url} cannot be used: {exc}", False)
-    waiting = "1 mail is waiting" if count == 1 else f"{count:,} mails are waiting"
+    waiting = "1 email is waiting" if count == 1 else f"{count:,} emails are waiting"
     return SetupTrial("Mailbox", f"Logged in to {url}; {waiting}.", True)
 
 
@@ -115,8 +115,8 @@ async def _try_listener(bind: str, port: int) -> SetupTrial:
             writer.close()
     except (OSError, TimeoutError, ValueError):
         text = (
-            f"Nothing accepts mail on {host}:{port} of this machine. It is part of postroom up and"
-            " postroom inbound; if that runs on another machine, test it there."
+            f"Nothing accepts mail on {host}:{port} of this machine. The listener is part of"
+            " postroom up and postroom inbound; if it runs on another machine, test it there."
         )
         return SetupTrial("Mail listener", text, False)
     if not greeting.startswith("220") or "Postroom" not in greeting:

@@ -120,7 +120,7 @@ async def test_the_mailbox_and_the_listener_can_be_tried(site: Site) -> None:
     async with serving(mailbox, "imap") as port, greeting(b"220 here Postroom 1\r\n") as listener:
         for password, inbound, expected in (
             ("wrong", closed, ["Failed", "wrong password", "Failed", "Nothing accepts mail on"]),
-            (quote(PASSWORD), listener, ["Works", "2 mails are waiting", "Works", "accepts mail"]),
+            (quote(PASSWORD), listener, ["Works", "2 emails are waiting", "Works", "accepts mail"]),
         ):
             url = f"imap://{quote(USER)}:{password}@127.0.0.1:{port}/INBOX"
             form = {"bounce_mailbox": url, "inbound_port": str(inbound),

@@ -69,7 +69,7 @@ async def test_numbers_are_side_by_side_and_a_person_chooses(site: Site) -> None
     await click(services, second, 25)
     editor = await site.user(Role.EDITOR)
     page = (await editor.get(f"/messages/{second}/ab-test")).text
-    assert "So far variant B is best by clicks of people" in page
+    assert "So far, variant B is best by number of clicks by people" in page
     assert 'hx-trigger="every 5s"' in page
     part = await editor.get(f"/messages/{second}/ab-test", headers={"HX-Request": "true"})
     assert "<main" not in part.text

@@ -132,7 +132,7 @@ async def test_links_of_a_text_are_looked_at_and_those_beyond_the_limit_are_coun
     texts = {each.code: each.text for each in found.findings}
     assert "https://www.example.org/x?for=subscriber@example.com" in texts["link-placeholder"]
     assert "100 links do not work" in texts["link-broken"]
-    assert texts["links-untried"].startswith("4 links were not tried")
+    assert texts["links-untried"].startswith("4 links were not checked")
     assert set(asked) == {"www.contoso.com"}
 
 

@@ -46,7 +46,7 @@ async def test_the_editor_chooses_who_gets_a_message_first(site: Site, editor: V
 
 async def test_the_editor_offers_local_time_and_not_both(site: Site, editor: Visitor) -> None:
     _, question = await ask(editor, {**FORM, "local_time": "yes"})
-    assert "when their own clocks show 09:00, the time that it is then" in question.text
+    assert "get it at 09:00 in their own time zone" in question.text
     assert "get it first" not in question.text
     draft = await only_draft(site)
     assert draft.local_time

@@ -37,7 +37,7 @@ def ab_test() -> None:
 def add(
     settings: Settings, ref: str, subject: str | None, from_name: str | None, as_json: bool
 ) -> None:
-    """Add a variant to a draft: a draft of its own, which can be edited.
+    """Add a variant to a draft. The variant is a draft of its own, which can be edited.
 
     The first variant is the draft itself. There can be three others.
     """
@@ -77,7 +77,7 @@ def _read_wait(ctx: click.Context, param: click.Parameter, value: str) -> timede
     type=int,
     default=SHARE,
     show_default=True,
-    help="Percent of the audience that get a variant, divided equally.",
+    help="Percentage of the audience that gets a variant, divided equally.",
 )
 @click.option(
     "--wait",

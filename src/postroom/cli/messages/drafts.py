@@ -128,7 +128,7 @@ def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
     type=click.Choice(["new", "unclicked"]),
     default="new",
     show_default=True,
-    help="Who gets it: those who have not received the message, or not clicked.",
+    help="Who gets it: those who have not received the message, or have not clicked.",
 )
 @output.json_option
 @with_settings
@@ -137,7 +137,7 @@ def follow_up(settings: Settings, ref: str, subject: str, to: str, as_json: bool
 
     With --to new, it goes to everyone in the audience who has not received the message, such as new
     subscribers. With --to unclicked, it goes to everyone who received it and is not known to have
-    clicked, which requires tracking per person.
+    clicked, which requires personal tracking.
     """
 
     async def work(services: Services) -> MessageView:

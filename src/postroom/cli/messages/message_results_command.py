@@ -45,7 +45,7 @@ def results(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def people(settings: Settings, ref: str, as_json: bool) -> None:
-    """Show who opened a message and clicked its links, of those who agree that it is recorded."""
+    """Show who opened a message and clicked its links, of those who agree to personal tracking."""
 
     async def read(services: Services) -> list[PersonResource]:
         message = await services.messages.get(ref)
@@ -62,7 +62,7 @@ def people(settings: Settings, ref: str, as_json: bool) -> None:
         output.print_json({"items": found})
         return
     if not found:
-        output.note("Nobody who agrees that it is recorded.")
+        output.note("No opens or clicks by subscribers who agree to personal tracking.")
         return
     rows = [
         (

@@ -117,14 +117,14 @@ canary_option = click.option(
     "--canary",
     metavar="SHARE[,WAIT]",
     callback=_read_canary,
-    help="Send it to a part of the recipients first, such as 1% or 500, and to the others after"
-    " WAIT if all is well; off; or default, as the settings say. [default: default]",
+    help="Send to some of the recipients first, such as 1% or 500, and to the others after WAIT if"
+    " all is well; off: to all at once; default: as configured. [default: default]",
 )
 
 local_time_option = click.option(
     "--local-time/--same-time",
     default=None,
-    help="Whether subscribers get it when the clocks of their time zone show its time.",
+    help="Send to each subscriber at the scheduled time in their own time zone.",
 )
 
 _AS_THE_LIST = "list"

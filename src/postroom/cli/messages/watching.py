@@ -152,7 +152,7 @@ def _waves(waves: Waves | None) -> str | None:
         following = "" if waves.next_at is None else f", the next at {output.when(waves.next_at)}"
         return f"{waves.current + 1} of {waves.count} by local time{following}"
     if waves.is_last:
-        return f"all, after the first {waves.share}"
+        return f"all recipients, after the first {waves.share}"
     if waves.next_at is None:
         return f"the first {waves.share} of the recipients"
     return f"the first {waves.share}; the others at {output.when(waves.next_at)} if all is well"

@@ -40,7 +40,7 @@ def moved_to(subscriber: Subscriber, address: Address) -> Subscriber:
     former.pop(new, None)
     if len(former) > MOST_FORMER:
         raise NotNow(
-            f"{subscriber.address} has changed its address {MOST_FORMER} times, which is the most:"
+            f"{subscriber.address} has changed its address {MOST_FORMER} times, the maximum:"
             " add the new address as a new subscriber instead"
         )
     return msgspec.structs.replace(

@@ -66,8 +66,8 @@ ZONE_PROPERTY: Final = ListProperty(
     name=ZONE_FIELD,
     stored_as="TimeZone",
     label="Time zone",
-    help="For messages that are sent by local time: the zone of their time, and of subscribers"
-    f" whose field {ZONE_FIELD} is empty.",
+    help="For messages sent by local time: the zone of the scheduled time, and of subscribers whose"
+    f" field {ZONE_FIELD} is empty.",
     check=parse_zone,
     default=DEFAULT_ZONE,
     longest=_LONGEST,

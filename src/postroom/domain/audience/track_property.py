@@ -12,8 +12,8 @@ TRACK_PROPERTY: Final = ListProperty(
     stored_as="Track",
     label="Opens and clicks",
     help="Whether messages to this list measure them, unless a message says otherwise."
-    " Aggregate counts them without knowing who it was. Personal also records who, but only for"
-    " subscribers who agreed to it and have not withdrawn that.",
+    " Aggregate counts them without identifying anyone. Personal also records who, but only for"
+    " subscribers who agreed to it and have not withdrawn their consent.",
     check=lambda text: parse_track(text).value,
     default=Track.OFF.value,
     input=Input.CHOICE,
@@ -28,7 +28,8 @@ UTM_PROPERTY: Final = line(
     required=False,
     stored_as="UtmSource",
     label="UTM source",
-    help="Added to links to websites, for web analytics: with the medium email, and the day and the"
-    " subject as campaign. Links with UTM parameters stay as they are. Empty: none are added.",
+    help="Added to links to websites for web analytics, with the medium email, and with the day and"
+    " the subject as campaign. Links that have UTM parameters stay as they are. If empty: none are"
+    " added.",
     example="newsletter",
 )

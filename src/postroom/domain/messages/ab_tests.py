@@ -122,7 +122,7 @@ def parse_share(share: int) -> int:
 def parse_wait(minutes: int) -> int:
     if not 1 <= minutes <= LONGEST_WAIT:
         days = LONGEST_WAIT // (24 * 60)
-        raise Invalid("wait_minutes", f"must be between a minute and {days} days, not {minutes}")
+        raise Invalid("wait_minutes", f"must be between 1 minute and {days} days, not {minutes}")
     return minutes
 
 

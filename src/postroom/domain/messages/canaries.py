@@ -24,7 +24,7 @@ _LARGEST_SHARE: Final = 50.0  # percent
 _LARGEST_COUNT: Final = 1_000_000
 _NUMBER: Final = re.compile(r"([0-9]{1,7})(\.[0-9]{1,2})?(\s*%)?", re.ASCII)
 _FORM: Final = (
-    "must be off, or a share such as 1% (0.01% to 50%) or a number such as 500, and perhaps how"
+    "must be off, or a share such as 1% (0.01% to 50%) or a number such as 500, optionally with how"
     " long the others wait, as in 1%,10m"
 )
 

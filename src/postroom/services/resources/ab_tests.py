@@ -22,16 +22,18 @@ class AbVariantResource(Resource, frozen=True):
     subject: str
     from_name: str
     accepted: int
-    clicked: Annotated[int | None, Meta(description="Visits of people. Null: not measured.")]
+    clicked: Annotated[int | None, Meta(description="Visits by people. Null: not measured.")]
     unsubscribed: int
 
 
 class AbTestResource(Resource, frozen=True):
     """An A/B test. While it runs, `best` and `confidence` are those of the numbers so far."""
 
-    ref: Annotated[str, Meta(description="The first variant, by which the test is known.")]
+    ref: Annotated[str, Meta(description="The reference of variant A, which identifies the test.")]
     state: AbState
-    share: Annotated[int, Meta(description="Percent of the audience, all variants together.")]
+    share: Annotated[
+        int, Meta(description="Percentage of the audience, for all variants together.")
+    ]
     wait_minutes: int
     scheduled_at: Time | None
     decides_at: Annotated[
@@ -42,8 +44,10 @@ class AbTestResource(Resource, frozen=True):
     criterion: Annotated[
         Criterion | None, Meta(description="What decides. Null before anything was sent.")
     ]
-    best: Annotated[str | None, Meta(description="The letter of the one with the best numbers.")]
-    confidence: Annotated[float, Meta(description="Percent. At least 95 make it the winner.")]
+    best: Annotated[
+        str | None, Meta(description="The letter of the variant with the best numbers.")
+    ]
+    confidence: Annotated[float, Meta(description="In percent. A variant wins with at least 95.")]
     winner: Annotated[
         str | None, Meta(description="Its reference. Null: not decided, or no variant was better.")
     ]
@@ -53,7 +57,7 @@ class AbTestResource(Resource, frozen=True):
         str | None, Meta(description="The message to the rest of the audience, once it exists.")
     ]
     rest_status: MessageStatus | None
-    problem: Annotated[str | None, Meta(description="Why it does not continue.")]
+    problem: Annotated[str | None, Meta(description="Why the test cannot continue.")]
 
 
 def describe_ab_test(view: AbView) -> AbTestResource:

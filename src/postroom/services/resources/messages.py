@@ -60,9 +60,9 @@ class AttachmentResource(Resource, frozen=True):
 
 
 class WavesResource(Resource, frozen=True):
-    """How far a message has come that is sent to its recipients in several waves."""
+    """The progress of a message that is sent in several waves."""
 
-    current: Annotated[int, Meta(description="The wave that has begun last: 1 for the first.")]
+    current: Annotated[int, Meta(description="The wave that began last: 1 for the first.")]
     total: int
     next_at: Annotated[
         Time | None, Meta(description="When the next one begins, if that is known yet.")
@@ -108,16 +108,16 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="The part of the recipients that gets it first: a share or a number, and"
-            " how long the others wait; or `off`. Null: as the settings say."
+            " how long the others wait; or `off`. Null: as configured."
         ),
     ]
     local_time: Annotated[
         bool,
-        Meta(description="Whether subscribers get it when their own clocks show its time."),
+        Meta(description="Whether subscribers get it at the scheduled time in their own zone."),
     ]
     waves: Annotated[
         WavesResource | None,
-        Meta(description="Set if its recipients are divided, once sending has started."),
+        Meta(description="Set once sending has started, if the message is sent in waves."),
     ]
     attachments: Sequence[AttachmentResource]
     status: MessageStatus

@@ -89,7 +89,7 @@ def describe_consent(history: ConsentHistory) -> Iterator[ConsentEntryResource]:
 
 
 _RECORDED: Final = (
-    "The first time. Null: not recorded, because they did not, or did not agree to it."
+    "The first time. Null: it did not happen, or the subscriber did not agree to tracking."
 )
 
 

@@ -88,7 +88,7 @@ class RatesResource(Resource, frozen=True):
     unsubscribed: Annotated[float | None, Meta(description="Of accepted emails.")]
     opened: Annotated[float | None, Meta(description="People, of delivered emails.")]
     clicked: Annotated[float | None, Meta(description="People, of delivered emails.")]
-    click_to_open: Annotated[float | None, Meta(description="Clicks per 100 opens of people.")]
+    click_to_open: Annotated[float | None, Meta(description="Clicks per 100 opens, by people.")]
 
 
 class ComparisonResource(Resource, frozen=True):
@@ -141,7 +141,7 @@ def describe_rates(rates: Rates) -> RatesResource:
 
 
 class PersonResource(Resource, frozen=True):
-    """What a subscriber did with a message. They agree that it is recorded."""
+    """What a subscriber who agrees to personal tracking did with a message."""
 
     email: str
     list: str

@@ -47,7 +47,7 @@ class HourOfWeekResource(Resource, frozen=True):
 
 
 class MovementResource(Resource, frozen=True):
-    """How many joined, by the way they did, and how many left."""
+    """How many joined, by how they joined, and how many left."""
 
     form: Annotated[int, Meta(description="Signed up with a form.")]
     api: int

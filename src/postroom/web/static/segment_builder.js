@@ -12,7 +12,7 @@
     "ends with": "ends with", "before": "is before", "after": "is after", "in": "is one of",
     "not in": "is none of", "within": "is within the last", "is empty": "is empty",
     "is not empty": "is not empty", "received": "was received",
-    "opened": "was opened", "clicked": "was clicked", "clicked link": "contains, and was clicked",
+    "opened": "was opened", "clicked": "was clicked", "clicked link": "was clicked, containing",
     "clicked within": "clicked within the last", "opened within": "opened within the last",
     "inactive for": "inactive for",
   };
@@ -20,7 +20,7 @@
     "contains": "does not contain", "starts with": "does not start with",
     "ends with": "does not end with", "within": "is not within the last",
     "received": "was not received", "opened": "was not opened", "clicked": "was not clicked",
-    "clicked link": "was not clicked, with", "clicked within": "not clicked within the last",
+    "clicked link": "was not clicked, containing", "clicked within": "not clicked within the last",
     "opened within": "not opened within the last",
   };
   const GROUPS = { "all": "all", "any": "any", "not any": "none", "not all": "not all" };

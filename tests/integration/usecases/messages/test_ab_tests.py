@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.domain.messages.ab_tests import AbState, Criterion
 from postroom.domain.messages.messages import MessageStatus
@@ -51,8 +52,9 @@ async def test_a_test_that_cannot_be_sent_is_not_started(services: Services, sto
     composing = services.composing
     for change, words in (
         (ContentChange(body="{{ nothing }}"), "variant B cannot be sent: .*nothing"),
-        (ContentChange(body="x", track="aggregate"), "variant B measures other things"),
-        (ContentChange(track="off", exclude_segments=["some"]), "variant B goes to another"),
+        (ContentChange(body="x", track="aggregate"), "variant B has different tracking"),
+        (ContentChange(track="off", exclude_segments=["some"]), "variant B goes to a different"),
+        (ContentChange(exclude_segments=[], local_time=True), "variant B is sent by local time"),
     ):
         await composing.change(second, change, WHO)
         with pytest.raises(Invalid, match=words):
@@ -120,7 +122,7 @@ async def test_a_person_may_choose_before(services: Services, store: Store) -> N
         await services.ab_tests.choose(test.key, test.key, WHO)
     for ref in test.variants:
         await deliver(store, ref)
-    with pytest.raises(Invalid, match="no variant"):
+    with pytest.raises(Invalid, match="not a variant"):
         await services.ab_tests.choose(test.key, "123456789012345678", WHO)
     await services.ab_tests.choose(test.key, test.variants[1], WHO)
     done = await services.ab_tests.advance(test.key)
@@ -256,6 +258,36 @@ async def test_retention_removes_the_test_with_its_first_variant(
     for ref in (*test.variants, done.rest):
         with pytest.raises(NoSuch):
             await services.ab_tests.get(ref)
+
+
+async def test_retention_keeps_variants_until_the_rest_knows_their_recipients(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    kept = timedelta(seconds=-1)
+    assert await Retention(services, archive=kept, events=None).remove_old() == 0
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    sent = [await recipients(services, await services.messages.get(r)) for r in test.variants]
+    rest = await recipients(services, await deliver(store, done.rest))
+    assert rest
+    assert not rest & set().union(*sent)
+
+
+async def test_somebody_with_a_new_address_does_not_get_the_rest_as_well(
+    services: Services, store: Store
+) -> None:
+    test = await running(services, store)
+    first = await services.messages.get(test.key)
+    old = min(await recipients(services, first))
+    subscriber = await services.subscriptions.get(first.list_name, old)
+    new = Address("new@example.com")
+    await services.subscriptions.rows.change_address(subscriber, new)
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    rest = await recipients(services, await deliver(store, done.rest))
+    assert rest
+    assert new not in rest
 
 
 async def test_each_step_can_be_interrupted_after_any_write(

@@ -39,6 +39,8 @@ async def test_new_subscribers_get_the_same_content_and_recipients_do_not_get_it
         await services.follow_ups.create(first, FollowUp.NEW, "Again", WHO)
     message = await sent(services, first, [ACCEPTED] * 4 + [REFUSED] * 2)
     retry = await services.retries.retry_refused(first)
+    with pytest.raises(NotNow, match=f"{retry.ref} is Pending: wait until it is sent"):
+        await services.follow_ups.create(first, FollowUp.NEW, "Again", WHO)
     await sent(services, retry.ref, [ACCEPTED, REFUSED])
     await services.subscriptions.add(name, "new@example.com", verified=True)
 

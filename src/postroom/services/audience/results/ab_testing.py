@@ -139,7 +139,7 @@ class AbTestService(AbViews):
             view = await self.view(test)
             chosen = next((each for each in view.variants if each.ref == winner), None)
             if chosen is None or chosen.message is None:
-                raise Invalid("winner", f"{winner[:20]} is no variant of this A/B test")
+                raise Invalid("winner", f"{winner[:20]} is not a variant of this A/B test")
             if not all(each.message is None or is_planned(each.message) for each in view.variants):
                 raise NotNow("the variants are not being sent yet: wait until they are")
             return await self.rows.save(decided(view, MessageRef(winner), chosen_by=who))
@@ -258,9 +258,9 @@ class AbTestService(AbViews):
         for letter, each in zip(LETTERS, variants, strict=False):
             check_transition(each.status, MessageStatus.PENDING)
             if (each.lists, each.audience) != (first.lists, first.audience):
-                raise Invalid("variants", f"variant {letter} goes to another audience than A")
+                raise Invalid("variants", f"variant {letter} goes to a different audience than A")
             if each.track is not first.track:
-                raise Invalid("variants", f"variant {letter} measures other things than A")
+                raise Invalid("variants", f"variant {letter} has different tracking than A")
             if each.local_time:
                 problem = f"variant {letter} is sent by local time, which A/B tests cannot do"
                 raise Invalid("variants", f"{problem}: turn it off")

@@ -138,8 +138,8 @@ def inspect_hostile(removals: Iterable[Removal]) -> Iterator[ContentFinding]:
         yield ContentFinding(
             Level.WARNING,
             "content-removed",
-            "Not sent, because it would run a program or load something from the reader's own"
-            f" machine: {_listed(found, longest=120)}",
+            "Removed before sending, because it would run code or load something from the"
+            f" recipient's own machine: {_listed(found, longest=120)}",
         )
 
 
@@ -169,15 +169,15 @@ def _undescribed(html: str) -> Iterator[ContentFinding]:
         yield ContentFinding(
             Level.WARNING,
             "alt-missing",
-            f"{_count(silent_links, 'picture')} a link without an alternative text: describe where"
-            f" it leads: {_listed(silent_links)}",
+            f"{_count(silent_links, 'picture')} linked but without an alternative text: describe"
+            f" where the link leads: {_listed(silent_links)}",
         )
     if decorations:
         yield ContentFinding(
             Level.INFO,
             "alt-empty",
-            f"{_count(decorations, 'picture')} without a description, as is right for decoration"
-            f" only: {_listed(decorations)}",
+            f"{_count(decorations, 'picture')} without a description, which is right only for"
+            f" decoration: {_listed(decorations)}",
         )
 
 
@@ -192,7 +192,7 @@ def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Content
         yield ContentFinding(
             Level.WARNING,
             "picture-unreachable",
-            f"{_count(unreachable, 'picture')} where subscribers cannot load it:"
+            f"{_count(unreachable, 'picture')} at an address that subscribers cannot reach:"
             f" {_listed(unreachable)}",
         )
     without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
@@ -264,7 +264,7 @@ def inspect_links(faults: Mapping[str, str], untried: int) -> Iterator[ContentFi
         yield ContentFinding(
             Level.INFO,
             "links-untried",
-            f"{more} not tried: at most {MOST_LINKS} links of a message are.",
+            f"{more} not checked: at most {MOST_LINKS} links per message are.",
         )
     broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
     if broken:

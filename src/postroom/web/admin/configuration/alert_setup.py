@@ -41,7 +41,7 @@ _FIELDS: Final = (
     SettingField(
         "digest_email",
         "Weekly digest",
-        "Gets an email each Monday morning (7:00 UTC) with the results of the week before, of all"
+        "Gets an email each Monday morning (7:00 UTC) with the results of the past week on all"
         " lists.",
         type="email",
         placeholder="you@example.com",

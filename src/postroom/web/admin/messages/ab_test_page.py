@@ -141,9 +141,9 @@ async def choose(visit: Visit) -> Response:
             "admin/confirm.html",
             title=f"Send variant {chosen.letter} to the rest?",
             points=[
-                f"“{chosen.message.subject}” is sent now to everyone in the audience who is not a"
-                " recipient of a variant.",
-                "The test ends: its numbers no longer decide.",
+                f"“{chosen.message.subject}” will be sent now to everyone in the audience who is"
+                " not a recipient of a variant.",
+                "The test ends, regardless of its numbers.",
             ],
             button=f"Send variant {chosen.letter}",
             fields={"winner": chosen.ref},

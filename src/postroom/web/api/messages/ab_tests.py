@@ -43,7 +43,7 @@ router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 
 
 class NewVariant(Body):
-    """What a variant has instead of the message's own. Change anything else in its draft."""
+    """How a variant differs from the message. Change anything else in its draft."""
 
     subject: Subject | None = None
     from_name: FromName | None = None
@@ -57,10 +57,15 @@ class NewAbTest(Body):
 
     variants: Annotated[
         list[NewVariant],
-        Field(max_length=MOST_VARIANTS - 1, description="May be empty if the test is prepared."),
+        Field(
+            max_length=MOST_VARIANTS - 1, description="May be empty if the test has been prepared."
+        ),
     ] = []  # noqa: RUF012
     draft: Annotated[
-        bool, Field(description="Only prepare the test, to edit the drafts of its variants.")
+        bool,
+        Field(
+            description="Only prepare the test, so that the drafts of its variants can be edited."
+        ),
     ] = False
     share: Annotated[
         int,
@@ -68,7 +73,7 @@ class NewAbTest(Body):
         Field(
             ge=LOWEST_SHARE,
             le=HIGHEST_SHARE,
-            description="Percent of the audience that get a variant, divided equally.",
+            description="Percentage of the audience that gets a variant, divided equally.",
         ),
     ] = SHARE
     wait_minutes: Annotated[
@@ -102,7 +107,7 @@ async def create_ab_test(request: Request, ref: RefPath, body: NewAbTest) -> Res
     test = await service.rows.of(ref)
     if test is None or test.state is not AbState.DRAFT or body.variants:
         if not (body.variants or body.draft):
-            raise NotNow("an A/B test needs at least two variants: give another one in `variants`")
+            raise NotNow("an A/B test needs at least two variants: add one to `variants`")
         test = await service.create(ref, author_of(request))
     else:
         await _checked(request, test, ListRight.SEND)

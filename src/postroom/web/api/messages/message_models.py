@@ -66,15 +66,15 @@ CanaryChoice = Annotated[
         max_length=30,
         description="Send it to a part of its recipients first, and to the others if all is well:"
         " a share (`1%`) or a number (`500`), and how long the others wait if it differs from the"
-        " setting (`1%,10m`); or `off`. If omitted or null: as the settings say.",
+        " setting (`1%,10m`); or `off`. If omitted or null: as configured in the settings.",
         examples=["1%,10m"],
     ),
 ]
 LocalTime = Annotated[
     bool,
     Field(
-        description="Send it to each subscriber when the clocks of their time zone (the field"
-        " `time_zone`) show the scheduled time, as it is in the time zone of the list."
+        description="Convert the scheduled time to the time zone of the list, and send to each"
+        " subscriber at that time in their own time zone (the field `time_zone`)."
     ),
 ]
 Tracking = Annotated[
@@ -85,7 +85,7 @@ Tracking = Annotated[
             "type": "string",
             "enum": list(Track),
             "description": "Whether opens and clicks are measured: `off`; `aggregate`, without"
-            " knowing who it was; or `personal`, which also records who, only for subscribers who"
+            " identifying anyone; or `personal`, which also records who, only for subscribers who"
             " agreed to it. If omitted or null: the default of the list.",
         }
     ),

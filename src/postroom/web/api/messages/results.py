@@ -36,7 +36,7 @@ OneList = Annotated[ListName | None, Query(alias="list", description="Only messa
     **call(Scope.MESSAGES, MessageResultsResource, 404, right=ListRight.VIEW),
 )
 async def read_results(request: Request, ref: RefPath) -> Response:
-    """Return what became of a message: bounces and spam reports by kind and provider, people who
+    """Return the results of a message: bounces and spam reports by kind and provider, people who
     unsubscribed with its links and, if they are measured, opens and clicks. `comparison` has the
     medians of the list's last ten messages before this one."""
     services = services_of(request)
@@ -65,7 +65,7 @@ async def read_people(
     request: Request, ref: RefPath, limit: Limit = 100, after: After = None
 ) -> Response:
     """Return who opened a message and clicked its links, in no particular order: subscribers who
-    agree that it is recorded. A response may have fewer than `limit` even if `next` is set."""
+    agree to personal tracking. A response may have fewer than `limit` even if `next` is set."""
     services = services_of(request)
     message = await services.messages.get(ref)
     cursor = Cursor(after, IndexName.PEOPLE, message.ref)

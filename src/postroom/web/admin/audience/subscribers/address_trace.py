@@ -223,7 +223,7 @@ def _changed(former: list[FormerAddress], moved: list[Subscriber]) -> Iterable[s
     if keys := dict.fromkeys(each.key for each in former):
         yield (
             f"Emails that this person received at former addresses ({_some(keys)}) are erased, too."
-            " Those of somebody else who has such an address now are not."
+            " If somebody else has such an address now, their emails are kept."
         )
     if moved:
         now = (f"{each.address} on {each.list_name}" for each in moved)
