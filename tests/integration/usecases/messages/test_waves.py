@@ -116,6 +116,24 @@ async def test_who_comes_back_or_moves_between_two_waves_gets_one_email(
     assert set(planned) == {*first, *others, "aab@example.com"} - {others[1]}
 
 
+async def test_erasing_a_former_address_waits_until_all_waves_are_planned(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 40)
+    message = await fan_out_wave(store, (await schedule(services, "50%")).ref)
+    await settle_all(services, message, ACCEPTED)
+    old = min(await addresses_until(services, message, message.queued_pages))
+    await services.subscriptions.change_address(name, old, "new@example.com")
+    assert (await services.personal_data.erase(old)).waiting == [message.ref]
+
+    done = await fan_out_wave(store, (await begin_next(store, message)).ref)
+    planned = await addresses_until(services, done, done.queued_pages)
+    assert Address("new@example.com") not in planned
+    assert (await services.personal_data.erase(old)).waiting == []
+    assert await services.outcomes.emails_to(done, old) == []
+
+
 async def test_every_email_is_found_whichever_wave_it_is_in(
     services: Services, store: Store
 ) -> None:
