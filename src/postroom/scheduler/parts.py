@@ -53,7 +53,7 @@ class PartOfMembers:
         key, buckets = self._part.key, self._part.buckets
         guids = more.guids
         if buckets != ALL_BUCKETS:
-            # By address: whoever comes back with another GUID, or is on several lists, stays.
+            # By address: somebody who comes back with another GUID, or is on several lists, stays.
             guids = {
                 a: guid for a, guid in guids.items() if bucket_of(key, address_key(a)) in buckets
             }

@@ -2,8 +2,8 @@
 
 After a canary was sent, and the others have waited, its figures decide: either they follow, or the
 message pauses, and *Resume* sends it to the others anyway. Both follow from what is stored, and are
-saved under the ETag of the message's row: however often this is interrupted, and whoever repeats
-it, there is one decision.
+saved under the ETag of the message's row: however often this is interrupted and repeated, there is
+one decision.
 """
 
 from __future__ import annotations

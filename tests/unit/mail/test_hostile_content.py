@@ -1,4 +1,4 @@
-"""What a mail does not contain, whoever wrote its HTML."""
+"""What no email contains, regardless of who wrote its HTML."""
 
 import time
 from itertools import pairwise

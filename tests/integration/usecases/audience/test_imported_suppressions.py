@@ -58,7 +58,7 @@ async def test_what_is_said_about_a_mailbox_counts_on_every_list(services: Servi
         == ["suppressed: hard bounce"] * 2
     )
     assert await blocked_on(services, other, address="foe@b.org") == [""]
-    # Whoever is removed and added again stays blocked.
+    # Somebody who is removed and added again stays blocked.
     for name in ("gone", "foe"):
         await services.subscriptions.remove(news, f"{name}@b.org")
         assert (await services.subscriptions.add(news, f"{name}@b.org", verified=True)).blocked

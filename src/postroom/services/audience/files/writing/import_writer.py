@@ -42,7 +42,7 @@ BATCHES_AT_ONCE = 32
 _CHANGES = 33  # subscribers: each with look-up row and entry, in the 100 operations of a batch
 
 _SOURCE = arrival(BY_IMPORT)
-"""How new subscribers came to the list, whoever imports them."""
+"""How new subscribers came to the list, regardless of who imports them."""
 
 
 class ImportWriter:
