@@ -1,1 +1,1 @@
-"""How fast Postroom is, next to others that do the same work in the same run."""
+"""How fast Postroom is, compared with other programs that do the same work in the same run."""

@@ -1,7 +1,7 @@
 """Run benchmarks: `make bench` for all, `make bench ARGS=mail` for one.
 
-Each figure is next to a baseline that was measured in the same run, in turns where possible: ratios
-travel to other machines, absolute figures do not.
+Each figure is compared with a baseline from the same run, measured in turns where possible: ratios
+carry over to other machines, absolute figures do not.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bench import figures, plots
 from bench.effort import FULL, QUICK
@@ -19,7 +20,8 @@ from bench.parts import ON_REQUEST, PARTS, REMARKS, SUMMARY, TARGETS, Options
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
-    options = Options(QUICK if parsed.quick else FULL, parsed.listmonk)
+    effort = QUICK if parsed.quick else replace(FULL, turns=parsed.turns)
+    options = Options(effort, parsed.listmonk)
     known = PARTS | ON_REQUEST
     chosen = TARGETS if SUMMARY in parsed.parts else parsed.parts or list(PARTS)
     reports: dict[str, dict[str, list[Figure]]] = {}
@@ -33,14 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures.show(part.title, found)
         reports.setdefault(part.report, {})[part.title] = found
     measured = [f for sections in reports.values() for found in sections.values() for f in found]
-    with_target = [figure for figure in measured if figure.holds is not None]
+    with_target = [figure for figure in measured if figure.is_met is not None]
     if len(chosen) > 1:
-        figures.show("Summary: what has a target", with_target)
+        figures.show("Summary: figures with a target", with_target)
     if not parsed.quick:
         _keep(reports)
         if chosen == TARGETS:
-            figures.keep(SUMMARY, {"What has a target": with_target}, REMARKS[SUMMARY])
-    missed = [figure for figure in with_target if not figure.holds]
+            figures.keep(SUMMARY, {"Figures with a target": with_target}, REMARKS[SUMMARY])
+    missed = [figure for figure in with_target if not figure.is_met]
     for figure in missed:
         print(f"target missed: {figure.what}")
     return 1 if missed else 0
@@ -53,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure Postroom, each figure next to a baseline of the same run.",
+        description="Measure Postroom, each figure next to a baseline from the same run.",
         epilog=f"parts:\n{listed}\n  {SUMMARY:12} Everything in bench/results/{SUMMARY}.md",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -67,7 +69,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small sizes and one turn, to see that it runs; results are not kept",
+        help="small sizes, measured once, to check that the benchmarks work; results are not kept",
+    )
+    parser.add_argument(
+        "--turns",
+        type=_turns,
+        default=FULL.turns,
+        metavar="N",
+        help="how often what is compared takes turns; more turns give steadier medians (default:"
+        " %(default)s)",
     )
     parser.add_argument(
         "--listmonk",
@@ -77,6 +87,13 @@ def _parser() -> argparse.ArgumentParser:
         " %(default)s)",
     )
     return parser
+
+
+def _turns(text: str) -> int:
+    turns = int(text) if text.isdecimal() else 0
+    if turns < FULL.turns:
+        raise argparse.ArgumentTypeError(f"must be {FULL.turns} or more, not {text}")
+    return turns
 
 
 def _keep(reports: dict[str, dict[str, list[Figure]]]) -> None:

@@ -68,7 +68,8 @@ def figures(effort: Effort) -> list[Figure]:
 
 
 def _files(folder: Path, people: int) -> tuple[Path, Path, Path]:
-    """Files of the same people in no order: addresses only, with fields, and a tenth of those."""
+    """Write files with the same people in random order: addresses only, with fields, and a tenth of
+    them with fields."""
     numbers = list(range(people))
     random.Random(1).shuffle(numbers)
     bare, described, tenth = (folder / f"{name}.csv" for name in ("bare", "described", "tenth"))
@@ -102,7 +103,7 @@ def _imports(
 
 
 def _peak(folder: Path, file: Path, number: int) -> int:
-    """Return the most memory of a process that imports a file, in bytes."""
+    """Return the peak memory of a process that imports a file, in bytes."""
     code = (
         "import asyncio, resource; from pathlib import Path;"
         "from bench.mail.imports import import_seconds;"

@@ -1,9 +1,8 @@
-"""Requests to Azure Storage: what `postroom cost` computes with, next to what is counted."""
+"""Requests to Azure Storage: the numbers that `postroom cost` uses, compared with counted ones."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from bench.effort import Effort
 from bench.figures import Figure
 from postroom.cli.operations.cost import PER_IDLE_MINUTE, PER_PAGE
 from postroom.domain.messages.pages import PAGE_SIZE
-from tests.services.azurite import running_azurite
-from tests.services.counted_requests import count_idle_requests, count_requests
+from tests.services.stores.azurite import running_azurite
+from tests.services.stores.counted_requests import count_idle_requests, count_requests
 
 _SMALL, _LARGE = 1_000, 5_000
 _IDLE_SECONDS = 60
@@ -21,17 +20,15 @@ _IDLE_SECONDS = 60
 def figures(effort: Effort) -> list[Figure]:
     with running_azurite() as azurite, tempfile.TemporaryDirectory() as folder:
 
-        def fresh(name: str) -> Path:
-            account = azurite.connection_string(azurite.fresh_account())
-            os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = account
+        def fresh(name: str) -> tuple[str, Path]:
             path = Path(folder) / name
             path.mkdir()
-            return path
+            return azurite.connection_string(azurite.fresh_account()), path
 
-        small = asyncio.run(count_requests(fresh("small"), _SMALL))
-        large = asyncio.run(count_requests(fresh("large"), _LARGE))
+        small = asyncio.run(count_requests(*fresh("small"), _SMALL))
+        large = asyncio.run(count_requests(*fresh("large"), _LARGE))
         seconds = effort.size(_IDLE_SECONDS, 5)
-        idle = asyncio.run(count_idle_requests(fresh("idle"), seconds))
+        idle = asyncio.run(count_idle_requests(*fresh("idle"), seconds))
     pages = (_LARGE - _SMALL) / PAGE_SIZE
     found = []
     for service in ("table", "queue", "blob"):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """`turns`: how often what is compared takes turns; the median of each counts, so that a noisy
-    moment of the machine does not. `share`: of the sizes that count."""
+    """How thoroughly to measure. Candidates take `turns`, and the median of each is reported, so
+    that a noisy moment of the machine does not matter. `share` scales the sizes."""
 
     turns: int = 3
     share: float = 1.0
@@ -20,7 +20,7 @@ class Effort:
         return max(min(least, whole), round(whole * self.share))
 
     def medians(self, *measures: Callable[[], float]) -> list[float]:
-        """Let the measures take turns and return the median of each."""
+        """Run the measures in turns, and return the median of each."""
         found = [[measure() for measure in measures] for _ in range(self.turns)]
         return [statistics.median(values) for values in zip(*found, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Figures, each next to what it is compared with and the target that it has to reach."""
+"""Figures, each with its baseline and its target."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Figure:
         return self.ours / self.baseline if self.baseline else None
 
     @property
-    def holds(self) -> bool | None:
-        """Whether the target is reached; None if there is none."""
+    def is_met(self) -> bool | None:
+        """Whether the target is met; None if there is none."""
         if self.or_value is not None and self.ours >= self.or_value:
             return True
         measured = self.ratio if self.target_on == "ratio" else self.ours
@@ -55,7 +55,7 @@ class Figure:
             target = f"{sign} {_number(self.target)}{suffix}"
         if self.or_value is not None:
             target += f" or {_number(self.or_value)}"
-        verdict = {True: "holds", False: "MISSED", None: ""}[self.holds]
+        verdict = {True: "met", False: "MISSED", None: ""}[self.is_met]
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} ×"
         return [self.what, f"{_number(self.ours)} {self.unit}", baseline, ratio, target, verdict]
 
@@ -68,7 +68,7 @@ def show(title: str, figures: Sequence[Figure]) -> None:
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number in (0, 4, 5) else "right")
     for figure in figures:
-        style = "red" if figure.holds is False else None
+        style = "red" if figure.is_met is False else None
         table.add_row(*figure.cells(), style=style)
     Console(width=max(Console().width, 110)).print(table)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from bench.listmonk.program import VERSION
 from bench.mail import measuring, signing, size
 from bench.store import azure, postgres, sqlite
 from bench.web import measuring as web
-from tests.services.azurite import running_azurite
-from tests.services.postgres import running_postgres
+from tests.services.stores.azurite import running_azurite
+from tests.services.stores.postgres import running_postgres
 
 _DURABLE = (
     "PostgreSQL runs with `fsync=on` and `synchronous_commit=on`; SQLite with `synchronous=FULL`."
@@ -27,8 +26,8 @@ _DURABLE = (
 
 SUMMARY = "summary"
 REMARKS = {
-    "store": "The store next to the raw driver doing the same work in the same run (`make bench`)."
-    f" {_DURABLE}",
+    "store": "The store compared with the raw driver doing the same work in the same run"
+    f" (`make bench`). {_DURABLE}",
     "mail": "A message from its scheduling to its completion (fan-out, composing, SMTP, a record"
     " for each recipient), with real processes into Postfix's `smtp-sink` on the same machine, in"
     f" turns with other clients of the same mail server (`make bench`). {_DURABLE}",
@@ -36,7 +35,7 @@ REMARKS = {
     f" Postfix's `smtp-sink` on the same machine (`make bench-full`). {_DURABLE}",
     "listmonk": "Postroom in turns with listmonk, on the same PostgreSQL and with the same mail"
     " server (`make bench ARGS='listmonk kill'`): Postroom from scheduling to completion, listmonk"
-    " from its first to its last mail, with the fastest of the settings that were tried, tracking"
+    " from its first to its last email, with the fastest of the settings that were tried, tracking"
     f" and TLS off. {_DURABLE}",
     "start": "`postroom up` until it serves its first page, with an empty store and with the demo's"
     " data, and while nothing happens (`make bench ARGS=start`).",
@@ -45,9 +44,9 @@ REMARKS = {
     "audience": "Importing a million subscribers with five fields, counting a rule of three"
     " clauses, and fan-out to a tenth of them, on SQLite (`make bench ARGS=audience`). In CPU time,"
     " so that other programs on the machine do not count.",
-    "host": "From the put of a message to its handler running, one message at a time: cold, when a"
-    " process is started for it, and warm; throughput of a no-op handler in one process; what an"
-    " idle host costs. Next to workers of others that are always on, in the same run"
+    "host": "From putting a message to running its handler, one message at a time: cold (a process"
+    " is started for it) and warm. Throughput of a no-op handler in one process, and the cost of an"
+    " idle host. Compared with other workers, which are always running, in the same run"
     f" (`make bench`). {_DURABLE}",
     "web": "Sign-ups through the API, called by `wrk` on loopback, next to a bare Starlette"
     " endpoint that does one durable insert with apsw, and hits on tracked links next to a bare"
@@ -88,8 +87,7 @@ def _on_postgres(options: Options) -> list[Figure]:
 
 def _on_azure(options: Options) -> list[Figure]:
     with running_azurite() as azurite:
-        os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = azurite.connection_string()
-        return asyncio.run(azure.figures())
+        return asyncio.run(azure.figures(azurite.connection_string()))
 
 
 def _part(report: str, title: str, measure: Callable[[Effort], list[Figure]]) -> Part:
@@ -100,12 +98,12 @@ PARTS: dict[str, Part] = {
     "sqlite": Part("store", "SQLite", _on_sqlite),
     "postgres": Part("store", "PostgreSQL, fsync=on", _on_postgres),
     "azure": Part("store", "Azure Storage (Azurite)", _on_azure),
-    "mail": _part("mail", "2 KB mails, PostgreSQL with fsync=on", measuring.speed),
-    "othermail": _part("mail", "Other mails", measuring.other_mails),
+    "mail": _part("mail", "2 KB emails, PostgreSQL with fsync=on", measuring.speed),
+    "othermail": _part("mail", "Other emails and personal tracking", measuring.other_mails),
     "senders": _part("mail", "Two senders, PostgreSQL with fsync=on", measuring.senders),
     "up": _part("mail", "All in one process tree", measuring.all_in_one),
     "size": _part("mail", "Size of the store", size.figures),
-    "bounces": _part("mail", "Signed envelope senders", measuring.bounce_domain),
+    "bounces": _part("mail", "Signed envelope senders (VERP)", measuring.bounce_domain),
     "signing": _part("mail", "DKIM signatures", signing.figures),
     "imports": _part("mail", "Subscribers", measuring.subscribers),
     "listmonk": Part(
@@ -131,7 +129,7 @@ ON_REQUEST: dict[str, Part] = {
     "cost": _part("cost", "Requests to Azure Storage", cost.figures),
     "audience": _part("audience", "A million subscribers with fields", audience.figures),
 }
-"""What takes long, and is measured only when it is named."""
+"""Parts that take long, and are measured only if they are named."""
 
 TARGETS = ["mail", "listmonk", "kill", "postgres", "size", "azure", "growth", "senders", "up"]
-"""What the summary has."""
+"""The parts of the summary."""

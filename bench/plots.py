@@ -1,4 +1,4 @@
-"""Pictures of figures: where people would rather look than read."""
+"""Plots of figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SMALLEST = 10_000
 
 
 def plot_growth(found: list[Figure], folder: Path) -> None:
-    """Rate and memory against the number of recipients: both should be flat."""
+    """Plot rate and memory against the number of recipients: both should be flat."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -22,9 +22,9 @@ def plot_growth(found: list[Figure], folder: Path) -> None:
     curves = _curves(found)
     drawing, (rate, memory) = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for name, points in curves.items():
-        axis = memory if name.startswith("most memory") else rate
+        axis = memory if name.startswith("peak memory") else rate
         xs, ys = zip(*sorted(points.items()), strict=True)
-        axis.plot(xs, ys, marker="o", label=name.removeprefix("most memory of "))
+        axis.plot(xs, ys, marker="o", label=name.removeprefix("peak memory of "))
     for axis, title, unit in ((rate, "Rate", "emails per second"), (memory, "Peak memory", "MiB")):
         axis.set(title=title, xlabel="recipients", ylabel=unit, xscale="log")
         axis.set_ylim(bottom=0)
@@ -35,7 +35,7 @@ def plot_growth(found: list[Figure], folder: Path) -> None:
 
 
 def _curves(found: list[Figure]) -> dict[str, dict[int, float]]:
-    """By what was measured: recipients → value. The baseline is the smallest number's."""
+    """Return, for each measure, recipients → value. The baseline is the smallest number."""
     curves: dict[str, dict[int, float]] = {}
     for figure in found:
         match = re.fullmatch(r"([\d,]+) recipients(?:, (.+))?", figure.what)

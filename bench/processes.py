@@ -1,4 +1,4 @@
-"""Processor time and memory of processes, with all that they have started."""
+"""CPU time and memory of processes and their descendants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _START_SECONDS = 120.0
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and its descendants."""
     parents = {}
     for each in Path("/proc").glob("[0-9]*"):
         try:
@@ -25,7 +25,7 @@ def family(pid: int) -> list[int]:
 
 
 def ticks(pid: int) -> int:
-    """Return the processor time used by a process and all below it, in clock ticks."""
+    """Return the CPU time of a process and its descendants, in clock ticks."""
     total = 0
     for member in family(pid):
         fields = _stat(member)
@@ -34,7 +34,7 @@ def ticks(pid: int) -> int:
 
 
 def peak_kilobytes(pid: int) -> int:
-    """Return the most memory that a process ever had, in KiB."""
+    """Return the peak memory of a process, in KiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1])
@@ -55,7 +55,7 @@ def wait_until_idle(pids: Iterable[int]) -> None:
         if is_started and all(_stat(pid)[0] == "S" for pid in pids):
             return
         before = now
-    raise TimeoutError(f"processes {pids} do not come to rest")
+    raise TimeoutError(f"processes {pids} do not become idle")
 
 
 def _stat(pid: int) -> list[str]:

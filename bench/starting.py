@@ -1,5 +1,5 @@
-"""`postroom up`: how soon the first page is there (with and without the demo's data), and what it
-costs while nothing happens."""
+"""How soon `postroom up` serves its first page (with and without the demo's data), and what it
+costs when idle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def figures(effort: Effort) -> list[Figure]:
     bare = min(_bare_python() for _ in range(count))
     return [
         Figure(
-            "`postroom up` until the first page is answered",
+            "`postroom up` until the first page is served",
             statistics.median(starts),
             "s",
             baseline=bare,
@@ -50,7 +50,7 @@ def figures(effort: Effort) -> list[Figure]:
             target_is="at most",
         ),
         Figure(
-            "`postroom up --demo` until the first page is answered",
+            "`postroom up --demo` until the first page is served",
             statistics.median(demos),
             "s",
             baseline=statistics.median(starts),
@@ -68,7 +68,7 @@ def figures(effort: Effort) -> list[Figure]:
             target_is="at most",
         ),
         Figure(
-            "memory of all its processes",
+            "memory of all processes",
             idle[1],
             "MB",
             target=250.0,
@@ -102,8 +102,8 @@ def _start(folder: Path, *options: str, idle: bool) -> tuple[float, tuple[float,
 
 
 def _idle(pid: int) -> tuple[float, float]:
-    """Percent of a core and megabytes, of a process and all below it."""
-    time.sleep(5)  # what it does once at its start is over
+    """Return the percentage of a core and the megabytes that a process and its descendants use."""
+    time.sleep(5)  # after the work that it does once at its start
     before, start = processes.ticks(pid), time.perf_counter()
     time.sleep(_IDLE_SECONDS)
     used = (processes.ticks(pid) - before) / os.sysconf("SC_CLK_TCK")
@@ -112,7 +112,7 @@ def _idle(pid: int) -> tuple[float, float]:
 
 
 def _memory(pid: int) -> int:
-    """Bytes that are this process's own: what forked processes share counts once (PSS)."""
+    """Return the bytes of a process. What forked processes share counts once (PSS)."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

@@ -2,9 +2,9 @@
 
     python scripts/affected_tests.py BASE
 
-Changed is what differs from the last commit that BASE and this branch share, committed or not. The
-tests of a changed module are those in folders of the same name (`TESTS`) and all that import it.
-That is a quick first look: `make test` has the last word.
+A file has changed if it differs from the last commit that BASE and this branch share, committed or
+not. The tests of a changed module are those in folders of the same name (`TESTS`) and all that
+import it. This is only a quick first check: `make test` decides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OTHER_FOLDERS = {
     "docs": ("docs",),
     "scripts": ("docs", "unit/operations"),
 }
-"""The same for folders beside `src/`."""
+"""The same for folders next to `src/`."""
 
 
 def affected_tests(changed: Iterable[str], imports: dict[str, str]) -> set[str]:
@@ -62,7 +62,8 @@ def affected_tests(changed: Iterable[str], imports: dict[str, str]) -> set[str]:
 
 
 def _folders(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the test folders of the innermost folder that has some; of all units if none has."""
+    """Return the test folders of the innermost folder that has any; those of all units if none
+    has."""
     for name in reversed(names):
         if name in TESTS:
             return TESTS[name]

@@ -1,7 +1,7 @@
 """The animation of the README, from writing a message to *Sent*: `make animation`.
 
-Starts Postroom with the demo's data, writes and sends a message with the system's own Chromium, and
-writes what is seen on the way into docs/images/writing-to-sent.webp.
+Starts Postroom with the demo's data, writes and sends a message with the system's Chromium, and
+records it in docs/images/writing-to-sent.webp.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Film:
 
 
 async def play(page: Page, film: Film) -> None:
-    """From Home to a message that is sent."""
+    """Go from Home to a sent message."""
     await film.take(1500)
     await page.get_by_role("link", name="New message").first.click()
     await page.get_by_label("List", exact=True).select_option(LIST)
@@ -88,7 +88,7 @@ async def play(page: Page, film: Film) -> None:
 
 
 async def _write_blocks(page: Page, film: Film) -> None:
-    """A heading, a text and a button, on the canvas."""
+    """Write a heading, a text and a button on the canvas."""
     canvas, palette = page.frame_locator("#canvas"), page.locator("#block-palette")
     await palette.get_by_role("button", name="Heading", exact=True).click()
     heading = canvas.get_by_role("textbox", name="Heading")

@@ -1,8 +1,8 @@
-"""What a deployment consists of, and whether any of it has a known vulnerability: `make audit`.
+"""List what a deployment consists of, and search for known vulnerabilities: `make audit`.
 
 Writes a bill of materials in CycloneDX's format to build/postroom.cdx.json, and asks the advisory
-database of OSV about each package of requirements/run.txt. Exit status 0: nothing is known against
-any of them. 1: something is. 2: the audit could not be made, which never counts as a good one.
+database of OSV about each package of requirements/run.txt. Exit status 0: no known vulnerability.
+1: at least one. 2: the audit was not possible, which never counts as a success.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ that has the advisories, such as Dependency-Track or Trivy."""
 
 
 class Verdict(NamedTuple):
-    """The exit status, and what to tell."""
+    """The exit status, and the text to print."""
 
     status: int
     text: str
@@ -42,7 +42,7 @@ def verdict(output: str, errors: str) -> Verdict:
     if skipped or not found:
         return Verdict(NOT_AUDITED, f"{_UNREACHABLE}\nNot audited: {', '.join(skipped) or 'all'}.")
     lines = [
-        f"{each['name']} {each['version']}: {known['id']}, mended in"
+        f"{each['name']} {each['version']}: {known['id']}, fixed in"
         f" {', '.join(known['fix_versions']) or 'no version yet'}"
         for each in found
         for known in each["vulns"]

@@ -14,7 +14,7 @@ from postroom.services.accounts import passwords
 
 
 def main(source: Path) -> None:
-    """Write the file beside the module that reads it."""
+    """Write the file next to the module that reads it."""
     with gzip.open(source, "rt", encoding="utf-8", errors="replace") as file:
         lines = (line.rstrip("\r\n") for line in file)
         chosen = {line.casefold() for line in lines if len(line) >= passwords.SHORTEST_PASSWORD}

@@ -21,7 +21,7 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?\
 
 FIGURES = ROOT / "bench/results"
 
-# Files of the repository that are pages of the site, too: where they are → where they are shown.
+# Files of the repository that are also pages of the site: path → page.
 ALSO_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -35,10 +35,11 @@ ALSO_PAGES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Decisions and figures become many: they are in the navigation without being named there.
+    """Add decisions and benchmarks to the navigation: there are many, so mkdocs.yml does not list
+    them.
 
-    Without a copy of mermaid diagrams stay as they are written: nothing is fetched from elsewhere
-    to draw them.
+    Without a local copy of mermaid, diagrams stay text: nothing is fetched from other sites to draw
+    them.
     """
     decisions = sorted(each.name for each in (ROOT / "docs/adr").glob("0*.md"))[1:]
     _section(config.nav, "Decisions").extend(f"adr/{name}" for name in decisions)
@@ -55,7 +56,7 @@ def _title(page: str) -> str:
 
 
 def _section(nav: Any, name: str) -> list[Any]:
-    """The pages of a section, however deep it is."""
+    """Return the pages of a section, however deep it is."""
     waiting = list(nav)
     while waiting:
         entry = waiting.pop()
@@ -78,8 +79,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository lead to the page that shows the file. Without such a page
-    their text is enough: it names the file."""
+    """Let links to files of the repository lead to the page that shows the file. Without such a
+    page, only their text stays, which names the file."""
     shown_from = page.file.src_uri
     lies_at = {shown: source for source, shown in ALSO_PAGES.items()}.get(
         shown_from, f"docs/{shown_from}"
@@ -108,7 +109,7 @@ def _in_docs(path: str) -> str | None:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Only pages with a diagram load what draws it."""
+    """Load the script that draws diagrams only on pages with a diagram."""
     if _DIAGRAM not in html or not MERMAID.exists():
         return html
     script = posixpath.relpath("mermaid.min.js", posixpath.dirname(page.file.dest_uri) or ".")

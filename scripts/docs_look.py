@@ -1,5 +1,5 @@
-"""The look of the documentation: the product's own style sheets and icons, and a search that works
-from disk. mkdocs calls the functions named `on_…`; the templates are in `docs_theme`.
+"""The look of the documentation: the product's style sheets and icons, and a search that works
+without a web server. mkdocs calls the functions named `on_…`; the templates are in `docs_theme`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def on_env(env: jinja2.Environment, config: MkDocsConfig, files: Files) -> jinja
 
 
 def icon(name: str, kind: str = "icon") -> Markup:
-    """Return an icon as a part of the page: browsers load no icon from another file on disk."""
+    """Return an icon as a part of the page: browsers do not load icons from other files on disk."""
     attributes, inner = _symbols()[name]
     svg = f'<svg class="{kind}"{attributes} aria-hidden="true">{inner}</svg>'
     return Markup(svg)  # noqa: S704 - a file of ours
@@ -58,7 +58,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Turn the index of the search into a script: pages from disk cannot fetch anything."""
+    """Turn the search index into a script: pages opened from disk cannot fetch anything."""
     site = Path(config.site_dir)
     written = site / "search/search_index.json"
     sections = json.loads(written.read_text())["docs"]

@@ -1,7 +1,7 @@
 """The reference: pages generated from the code whenever the documentation is built.
 
-They cannot be out of date: settings, commands, errors, metrics and the API are read from where they
-are declared.
+So it is never out of date: settings, commands, errors, metrics and the API are read from their
+declarations.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def errors_page() -> str:
 
 
 def errors() -> set[type[PostroomError]]:
-    """Every public error of the package."""
+    """Return every public error of the package."""
     for module in pkgutil.walk_packages(postroom.__path__, "postroom."):
         if module.name.rpartition(".")[2] not in ("__main__", "zygote"):
             importlib.import_module(module.name)
@@ -263,7 +263,7 @@ def _field(openapi: dict[str, Any], name: str, place: str, about: dict[str, Any]
 
 
 def _resolved(openapi: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """What a schema refers to; of alternatives the one that is not null."""
+    """Return the schema that a reference leads to; of alternatives, the one that is not null."""
     if "$ref" in schema:
         found = openapi["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         return _resolved(openapi, found)
@@ -303,7 +303,7 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     """Return the page about permissions, from what the routes declare."""
-    from postroom.domain.audience.list_rights import LIST_RIGHTS
+    from postroom.domain.audience.lists.list_rights import LIST_RIGHTS
     from postroom.services.accounts.api_keys import SCOPES
     from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
@@ -381,7 +381,7 @@ def _cell(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What stands for itself, outside of code."""
+    """Return text in which characters outside of code are literal."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part if number % 2 else part.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")

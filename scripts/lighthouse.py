@@ -52,7 +52,7 @@ async def scores(chromium: str, url: str, cookies: str, options: tuple[str, ...]
 async def run(
     chromium: str, url: str, cookies: str, options: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """Run Lighthouse on one page; None if it broke off."""
+    """Run Lighthouse on one page; return None if it failed."""
     with tempfile.TemporaryDirectory(prefix="postroom-lighthouse-") as folder:
         report = Path(folder) / "report.json"
         process = await asyncio.create_subprocess_exec(

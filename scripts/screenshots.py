@@ -41,7 +41,7 @@ class Postroom:
 
 @asynccontextmanager
 async def running_postroom(*options: str, **settings: str) -> AsyncIterator[Postroom]:
-    """Run `postroom up` in a folder of its own, with settings such as `transport`."""
+    """Run `postroom up` in a separate folder, with settings such as `transport`."""
     with tempfile.TemporaryDirectory(prefix="postroom-screenshots-") as folder:
         errors = Path(folder) / "postroom.log"
         given = {"data": "postroom-data", **settings}
@@ -85,7 +85,7 @@ async def log_in_first(page: Page, link: str) -> None:
 
 
 async def find_pages(page: Page, base: str) -> dict[str, str]:
-    """Names of pictures and the addresses to take them of."""
+    """Return the names of pictures, and the pages to take them of."""
     await page.goto(f"{base}/messages/sent")
     message = await page.locator("main tbody a[href^='/messages/']").first.get_attribute("href")
     await page.goto(f"{base}/outbox")

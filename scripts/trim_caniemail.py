@@ -3,7 +3,7 @@
     npm pack caniemail && tar xzf caniemail-*.tgz
     scripts/trim_caniemail.py package/data/caniemail.json
 
-Features whose absence changes only details (round corners, shadows) are left out, and so are
+Features whose absence changes only details (rounded corners, shadows) are left out, and so are
 programs that few people use.
 """
 

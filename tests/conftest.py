@@ -6,9 +6,10 @@ from itertools import chain
 import pytest
 from hypothesis import settings
 
-from tests.services.azurite import Azurite, running_azurite
-from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+from postroom.tuning import collect_less
+from tests.services.mail.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.stores.azurite import Azurite, running_azurite
+from tests.services.stores.postgres import PostgresServer, running_postgres
 from tests.services.waiting import BUSY
 
 # No test may fail because the machine is busy.
@@ -45,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if WITH_PROCESSES & set(item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=RAN_OUT))
         item.add_marker(pytest.mark.timeout(BUSY * max(limit_of(item), usual)), append=False)
+
+
+def pytest_collection_finish() -> None:
+    """Search for garbage less often: thousands of tests and all modules stay. Saves a tenth of the
+    processor time."""
+    collect_less()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

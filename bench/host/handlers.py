@@ -1,4 +1,4 @@
-"""What is run: as little as possible. Copied beside a host's `postroom.toml`."""
+"""Handlers that do as little as possible. Copied next to a host's `postroom.toml`."""
 
 import os
 import time
@@ -14,7 +14,8 @@ def _file() -> int:
 
 
 def note(body: str) -> None:
-    """When it was put, when it runs (one clock for all processes), and in which process."""
+    """Record when the message was put, when it runs (one clock for all processes), and the
+    process."""
     os.write(_file(), b"%s %d %d\n" % (body.encode(), time.monotonic_ns(), os.getpid()))
 
 

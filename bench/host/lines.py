@@ -1,4 +1,4 @@
-"""What handlers wrote down, read while they run."""
+"""What handlers have recorded, read while they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Line:
-    """One message: the times are in seconds, by one clock for all processes."""
+    """One message. Times are in seconds, by one clock for all processes."""
 
     put: float
     ran: float
@@ -33,7 +33,7 @@ class Lines:
         self.found: list[Line] = []
 
     def read(self) -> int:
-        """Read what is new; answers how many there are in all."""
+        """Read new lines; return how many there are in all."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._position)
@@ -46,7 +46,7 @@ class Lines:
         return len(self.found)
 
     async def wait_for(self, count: int) -> None:
-        """Whoever puts must not be held up: it may be about to notify."""
+        """Wait until this many messages were handled, without blocking the event loop."""
         deadline = time.monotonic() + _PATIENCE
         while self.read() < count:
             if time.monotonic() > deadline:
@@ -55,7 +55,7 @@ class Lines:
 
 
 def stamp() -> str:
-    """The body of a message: when it was put."""
+    """Return the body of a message: when it was put."""
     return str(time.monotonic_ns())
 
 

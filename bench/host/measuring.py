@@ -1,4 +1,4 @@
-"""The figures of the host: how soon a handler runs, how many a second, and at what cost."""
+"""The figures of the host: latency of handlers, messages per second, and cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.effort import Effort
 from bench.figures import Figure
 from bench.host import others, ours
 from bench.host.lines import Line, percentile
-from tests.services.postgres import PostgresServer, running_postgres
+from tests.services.stores.postgres import PostgresServer, running_postgres
 
 T = TypeVar("T")
 
@@ -52,7 +52,8 @@ def figures(effort: Effort) -> list[Figure]:
 
 
 def speed(effort: Effort) -> list[Figure]:
-    """From the put to the running handler, for us and for workers that are always on."""
+    """Measure from the put to the running handler, for us and for workers that are always
+    running."""
     cold_count, warm_count, polled_count = (effort.size(each, 20) for each in (COLD, WARM, POLLED))
     with running_postgres(durable=True) as server:
         cold = {
@@ -73,12 +74,12 @@ def speed(effort: Effort) -> list[Figure]:
         polled = _on_sqlite(lambda u, f: others.polling_latencies(u, f, polled_count, POLL_SECONDS))
     huey = _in_folder(lambda folder: others.huey_latencies(folder, warm_count // 5))
     others_of = {
-        "SQLite": (huey, "huey, always on"),
+        "SQLite": (huey, "huey, always running"),
         "PostgreSQL": (procrastinate, "procrastinate"),
     }
     figures = []
     for engine, lines in cold.items():
-        figures += _pair(f"{engine}, cold", lines, polled, "polling at 5 s", COLD_P99)
+        figures += _pair(f"{engine}, cold", lines, polled, "polling every 5 s", COLD_P99)
     for engine, lines in warm.items():
         figures += _pair(f"{engine}, warm", lines, *others_of[engine], WARM_P99)
     return figures
@@ -87,7 +88,7 @@ def speed(effort: Effort) -> list[Figure]:
 def _pair(
     what: str, lines: list[Line], theirs: list[Line], who: str, target: float
 ) -> list[Figure]:
-    """p50 and p99 in milliseconds; the target is on the latter."""
+    """Return p50 and p99 in milliseconds; the target is for the latter."""
     return [
         Figure(
             f"{what}, {name}",
@@ -110,7 +111,7 @@ def _procrastinate(server: PostgresServer, count: int, concurrency: int) -> floa
 
 
 def cost(effort: Effort) -> list[Figure]:
-    """A no-op handler in one process, and a host with nothing to do."""
+    """Measure a no-op handler in one process, and an idle host."""
     many, seconds = effort.size(MANY, 1000), effort.size(IDLE_SECONDS, 2)
     with running_postgres(durable=True) as server:
         theirs = max(_procrastinate(server, many // 5, concurrency) for concurrency in (1, 10))
@@ -121,7 +122,7 @@ def cost(effort: Effort) -> list[Figure]:
             "SQLite": _on_sqlite(lambda u, f: ours.idle(u, f, APPLICATIONS, seconds)),
             "PostgreSQL": _on_postgres(server, lambda u, f: ours.idle(u, f, APPLICATIONS, seconds)),
         }
-    who = "procrastinate, the better of 1 and 10 at once"
+    who = "procrastinate, the better of concurrency 1 and 10"
     figures = [
         Figure("PostgreSQL, plain no-op", served, "messages/s", theirs, who, 1.0),
         Figure("PostgreSQL, async no-op", awaited, "messages/s", theirs, who, 1.0),

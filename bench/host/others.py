@@ -1,4 +1,4 @@
-"""What others need from a message to a running handler: workers that are always on."""
+"""The latency of other workers, which are always running."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def huey_latencies(folder: Path, count: int) -> list[Line]:
 
 
 async def polling_latencies(url: str, folder: Path, count: int, seconds: float) -> list[Line]:
-    """Messages at any time, taken by whoever looks every so many seconds."""
+    """Return latencies of messages put at regular intervals, for a worker that polls."""
     async with await open_store(url) as store:
         with _worker(folder, "polling", url, str(seconds)) as lines:
             for _ in range(count):

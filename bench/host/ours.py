@@ -1,4 +1,4 @@
-"""Postroom's host, as a user starts it."""
+"""Postroom's host, started as a user would start it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 async def running_host(
     url: str, folder: Path, apps: list[App], queues: list[str] | None = None
 ) -> AsyncIterator[tuple[Store, subprocess.Popen[bytes]]]:
-    """A host with these applications, which it has got to know; queues are made before."""
+    """Run a host that knows these applications; queues are created first."""
     shutil.copy(_HANDLERS, folder / "handlers.py")
     async with await open_store(url) as store:
         services = Services(store)
@@ -66,7 +66,8 @@ def app(folder: Path, path: str = "/bench", **values: object) -> App:
 
 
 async def latencies(url: str, folder: Path, count: int, *, cold: bool) -> list[Line]:
-    """Messages one at a time. Cold: when the process of the one before has ended."""
+    """Return latencies, one message at a time. Cold: after the process of the previous one has
+    ended."""
     idle = "10ms" if cold else "20m"
     lines = Lines(folder / "handled")
     async with running_host(url, folder, [app(folder, idle_timeout=idle)]) as (store, _):
@@ -80,7 +81,7 @@ async def latencies(url: str, folder: Path, count: int, *, cold: bool) -> list[L
 
 
 async def throughput(url: str, folder: Path, count: int, handler: str = "process") -> float:
-    """Messages a second of one process, from its first to its last."""
+    """Return the messages per second of one process, from its first to its last."""
     lines = Lines(folder / "handled")
     async with running_host(url, folder, [app(folder, handler=f"handlers:{handler}")]) as (
         store,
@@ -93,7 +94,7 @@ async def throughput(url: str, folder: Path, count: int, handler: str = "process
 
 
 async def idle(url: str, folder: Path, applications: int, seconds: float) -> float:
-    """Percent of a core that a host with nothing to do takes, with its children."""
+    """Return the percentage of a core that an idle host uses, with its children."""
     apps = [app(folder, f"/app{number}") for number in range(applications)]
     queues = [f"app{number}" for number in range(applications)]
     async with running_host(url, folder, apps, queues) as (_, process):
@@ -109,7 +110,7 @@ async def _until_gone(pid: int) -> None:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of processor time of a process and of its children."""
+    """Return the CPU seconds of a process and its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return (int(fields[11]) + int(fields[12])) / _TICKS + sum(map(_cpu, map(int, children)))

@@ -1,4 +1,4 @@
-"""Workers of others, each in a process of its own.
+"""Other workers, each in a separate process.
 
 python -m bench.host.workers procrastinate URL CONCURRENCY
 python -m bench.host.workers huey FILE
@@ -44,7 +44,7 @@ async def _procrastinate(url: str, concurrency: int) -> None:
 
 
 async def _polling(url: str, seconds: float) -> None:
-    """What people write first: look, sleep, look again."""
+    """Poll as people do in a first version: look, sleep, look again."""
     async with await open_store(url) as store:
         queue = store.queue(QUEUE)
         while True:

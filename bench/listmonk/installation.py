@@ -1,4 +1,4 @@
-"""One installation of listmonk: a database of its own, its settings, a list and a campaign.
+"""One installation of listmonk: a database, its settings, a list and a campaign.
 
 It is set up in its tables, not through its API, which differs from version to version.
 """
@@ -32,7 +32,8 @@ _MESSAGE_RATE = 100_000
 
 @dataclass(frozen=True)
 class Tuning:
-    """As many SMTP connections as workers. `batch`: subscribers that it reads at a time."""
+    """There are as many SMTP connections as workers; `batch` is how many subscribers it reads at a
+    time."""
 
     workers: int
     batch: int
@@ -42,10 +43,10 @@ class Tuning:
 
 
 CANDIDATES = (Tuning(10, 10_000), Tuning(20, 5_000), Tuning(50, 10_000))
-"""Of many that were tried the best are among these; which one depends on the machine."""
+"""The best settings of many that were tried; which one is fastest depends on the machine."""
 
 DEFAULT_BATCH = Tuning(10, 1_000)
-"""As it is installed, except that its message rate does not limit it."""
+"""The defaults, except that its message rate does not limit it."""
 
 
 class Installation:
@@ -109,7 +110,7 @@ class Installation:
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Start the program and stop it in the end, unless it was killed."""
+        """Start the program, and stop it at the end unless it was killed."""
         with (self._folder / "listmonk.log").open("ab") as log:
             process = subprocess.Popen(
                 self._command(), cwd=self._listmonk.folder, stdout=log, stderr=log

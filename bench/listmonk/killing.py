@@ -1,4 +1,5 @@
-"""`kill -9` in the middle of a message: who is skipped, who gets it twice, and is it marked?"""
+"""`kill -9` in the middle of a message: who is skipped, who gets two emails, and are they
+marked?"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from bench.mail import content, pipeline
 from postroom.domain.messages.messages import FINAL
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.mail.recording_smtp import RecordingSmtp
 
 _HALF_SECONDS, _FINISH_SECONDS = 300.0, 600.0
 _LOOK_SECONDS = 0.02
@@ -22,10 +23,10 @@ _LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Toll:
-    """How many recipients a kill has touched, by the record of the mail server.
+    """How many recipients a kill has affected, according to the mail server.
 
-    `marked`: how many the product itself says may have got two. `silent`: how many have got two
-    without being marked.
+    `marked`: how many the product itself marks as possible duplicates. `silent`: how many got two
+    without a mark.
     """
 
     skipped: int
@@ -35,7 +36,7 @@ class Toll:
 
 
 def toll(copies: Counter[str], recipients: int, marked: Set[str]) -> Toll:
-    """Compare what the mail server got with the list. `marked`: by the product, see `Toll`."""
+    """Compare what the mail server received with the list. For `marked`, see `Toll`."""
     wanted = {content.address(number) for number in range(recipients)}
     assert copies.keys() <= wanted, "mail to strangers"
     duplicated = {address for address, number in copies.items() if number > 1}
@@ -70,7 +71,7 @@ async def kill_postroom(setup: pipeline.Setup, server: RecordingSmtp, recipients
 
 
 def kill_listmonk(installation: Installation, server: RecordingSmtp, recipients: int) -> Toll:
-    """Do the same to a campaign that `installation` has. It marks nothing."""
+    """Do the same to the campaign of `installation`. listmonk marks nothing."""
     with installation.running() as process:
         _wait_for(lambda: server.copies().total() >= recipients // 2)
         process.send_signal(signal.SIGKILL)
@@ -90,7 +91,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def _wait_until_quiet(server: RecordingSmtp, seconds: float = 5.0) -> None:
-    """Wait until nothing more arrives: it says that it has finished before the last email."""
+    """Wait until nothing more arrives: listmonk reports the end before its last email."""
     total, since = -1, time.monotonic()
     while time.monotonic() - since < seconds:
         if (now := server.copies().total()) != total:

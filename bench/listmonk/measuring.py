@@ -20,9 +20,9 @@ from bench.listmonk.program import Listmonk, build
 from bench.mail import pipeline
 from bench.mail.arrivals import watched
 from bench.processes import peak_kilobytes
-from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.recording_smtp import running_recording_smtp
-from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.mail.recording_smtp import running_recording_smtp
+from tests.services.mail.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.stores.postgres import PostgresServer, running_postgres
 
 MAILS = 100_000
 KILLED_OF = 20_000
@@ -45,7 +45,7 @@ def _folder() -> Iterator[Path]:
 
 
 def speed(effort: Effort, version: str) -> list[Figure]:
-    """Measure listmonk from its first to its last mail, with the best of its settings; Postroom
+    """Measure listmonk from its first to its last email, with its fastest settings, and Postroom
     from scheduling to completion. `Skipped`."""
     listmonk = build(version)
     mails = effort.size(MAILS)
@@ -120,7 +120,7 @@ def _at_most_none(what: str, ours: int, theirs: int, name: str) -> Figure:
 
 
 def _release(version: str, listmonk: Listmonk, server: PostgresServer) -> str:
-    """Return the release's name; where the version names a commit, that of its tables."""
+    """Return the name of the release; for a commit, the one that its tables name."""
     if re.fullmatch(r"v\d+\.\d+\.\d+", version):
         return version
     with _folder() as folder:

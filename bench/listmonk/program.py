@@ -25,14 +25,14 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Listmonk:
-    """A program that was built, in the folder with the files that it reads when it starts."""
+    """The built program, in a folder with the files that it reads when it starts."""
 
     program: Path
     folder: Path
 
 
 def build(version: str = VERSION) -> Listmonk:
-    """Return listmonk at this version, built if it was not yet. `Skipped`."""
+    """Return this version of listmonk, building it if necessary. `Skipped`."""
     folder = _BUILD / f"listmonk-{version}"
     program = folder / "listmonk"
     if not program.exists():
@@ -77,7 +77,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _add_stub_of_front_end(folder: Path) -> None:
-    """Its pages are not in the module, and nobody looks at them here."""
+    """Add empty pages: the module does not contain its front end, which is not used here."""
     pages = folder / "frontend/dist"
     (pages / "frontend").mkdir(parents=True, exist_ok=True)
     for name in ("index.html", "favicon.png", "frontend/index.html"):

@@ -1,1 +1,1 @@
-"""The whole pipeline, next to other clients of the same mail server."""
+"""The whole pipeline, compared with other clients of the same mail server."""

@@ -27,11 +27,11 @@ class Arrivals:
 
     @property
     def seconds(self) -> float:
-        """From the first mail to the last one."""
+        """The seconds from the first email to the last one."""
         return self.last - self.first
 
     def quiet_for(self) -> float:
-        """Return for how many seconds nothing has arrived, after the first mail."""
+        """Return for how many seconds nothing has arrived since the first email."""
         return time.perf_counter() - self.last if self.first else 0.0
 
 

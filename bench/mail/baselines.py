@@ -1,4 +1,4 @@
-"""Other ways into the same server: the limit without a store, and what others use."""
+"""Other clients of the same mail server: the limit without a store, and clients that people use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PAGES_AT_ONCE = 16
 _SMTP_SOURCE = shutil.which("smtp-source") or "/usr/sbin/smtp-source"
 
 
-class _Nobody:
-    """A watcher that does not look."""
+class _IgnoringWatcher:
+    """A watcher that ignores everything."""
 
     def handing_over(self, position: int) -> None:
         return
@@ -36,7 +36,7 @@ class _Nobody:
 
 
 def pipelined(port: int, mails: int, kilobytes: int) -> float:
-    """The limit: our own client, without any store. Mails a second."""
+    """Return the limit in emails per second: our own client, without a store."""
 
     async def run() -> float:
         transport = SmtpTransport(parse_servers(f"smtp://{LOOPBACK}:{port}"))
@@ -46,7 +46,7 @@ def pipelined(port: int, mails: int, kilobytes: int) -> float:
         async def send() -> None:
             for first in pages:
                 recipients = [content.recipient(first + n) for n in range(_PAGE)]
-                await transport.send(mailing, recipients, _Nobody())
+                await transport.send(mailing, recipients, _IgnoringWatcher())
 
         started = time.perf_counter()
         await asyncio.gather(*(send() for _ in range(_PAGES_AT_ONCE)))
@@ -58,7 +58,8 @@ def pipelined(port: int, mails: int, kilobytes: int) -> float:
 
 
 def with_aiosmtplib(port: int, mails: int, kilobytes: int, connections: int) -> float:
-    """A well-kept asynchronous client, one command at a time, connections kept."""
+    """Send with a popular asynchronous client: one command at a time, over connections that are
+    kept."""
 
     async def run() -> float:
         mailing = content.mailing(kilobytes)
@@ -80,7 +81,7 @@ def with_aiosmtplib(port: int, mails: int, kilobytes: int, connections: int) -> 
 
 
 def with_smtplib(port: int, mails: int, kilobytes: int, threads: int) -> float:
-    """Python's own client, as many services use it."""
+    """Send with Python's own client, as many services do."""
     mailing = content.mailing(kilobytes)
     numbers = iter(range(mails))
     lock = threading.Lock()
@@ -100,7 +101,7 @@ def with_smtplib(port: int, mails: int, kilobytes: int, threads: int) -> float:
 
 
 def with_smtp_source(port: int, mails: int, kilobytes: int, sessions: int) -> float:
-    """Postfix's own load generator, in C, with connections kept."""
+    """Send with Postfix's load generator, written in C, over connections that are kept."""
     command = [_SMTP_SOURCE, "-d", "-s", str(sessions), "-m", str(mails)]
     command += ["-l", str(kilobytes * 1024), "-f", content.FROM, "-t", "user@example.com"]
     started = time.perf_counter()

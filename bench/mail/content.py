@@ -1,11 +1,11 @@
-"""The mail that everybody sends: about 2 KB, or about 40 KB."""
+"""The emails that all clients send: about 2 KB, or about 40 KB."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
@@ -21,7 +21,7 @@ OVERHEAD = 1450
 
 
 def bodies(kilobytes: int, overhead: int = OVERHEAD) -> NewBodies:
-    """Return HTML and text that make the whole mail about so large, headers included."""
+    """Return HTML and text for an email of about this size, headers included."""
     text = "All work and no play makes a dull newsletter indeed.\n"
     line = f"<p>{text.strip()}</p>\n"
     lines = max(1, (kilobytes * 1024 - overhead) // (len(line) + len(text)))

@@ -1,4 +1,4 @@
-"""CSV import into SQLite, next to the raw driver writing the same rows."""
+"""CSV import into SQLite, compared with the raw driver writing the same rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.mail import content
 from postroom.domain.audience.addresses import address_key
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.services import entities
 from postroom.services.audience.files.reading_ahead import CHUNK_LINES
 from postroom.storage import codec, open_store
@@ -38,7 +38,7 @@ FIELDS = [
 
 
 def figures(folder: Path, effort: Effort) -> list[Figure]:
-    """A file of addresses in no order; each line makes a subscriber and its look-up row."""
+    """Import addresses in random order; each line becomes a subscriber and its look-up row."""
     lines = effort.size(LINES)
     numbers = list(range(lines))
     random.Random(1).shuffle(numbers)
@@ -66,7 +66,7 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def described_line(number: int) -> str:
-    """A line whose cells repeat as those of people do: many names, some cities, few plans."""
+    """Return a line whose cells repeat realistically: many names, some cities, few plans."""
     day = f"{1950 + number % 50}-{number % 9 + 1:02}-{number % 28 + 1:02}"
     plan = "pro" if number % 3 else "free"
     return (
@@ -90,7 +90,7 @@ async def import_seconds(path: Path, file: Path, lines: int | None = None) -> fl
 
 
 def _with_apsw(path: Path, numbers: list[int]) -> float:
-    """The rows are made before; they are written in the file's order, many in a transaction."""
+    """Write prepared rows in the file's order, many in one transaction."""
     rows = _rows(numbers)
     connection = apsw.Connection(str(path))
     connection.pragma("journal_mode", "wal")

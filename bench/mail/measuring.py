@@ -1,9 +1,9 @@
-"""The figures of the mail pipeline: each next to the limit or to others, in the same run."""
+"""The figures of the mail pipeline, each compared with the limit or another client in the same
+run."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from bench.figures import Figure
 from bench.mail import baselines, imports, pipeline
 from bench.mail.pipeline import ALL_IN_ONE, SEPARATE, TWO_SENDERS, Setup
 from postroom.domain.messages.tracking import Track
-from tests.services.azurite import running_azurite
-from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.recording_smtp import running_recording_smtp
-from tests.services.smtp_sink import running_smtp_sink
+from tests.services.mail.recording_smtp import running_recording_smtp
+from tests.services.mail.smtp_sink import running_smtp_sink
+from tests.services.stores.azurite import running_azurite
+from tests.services.stores.postgres import PostgresServer, running_postgres
 
 MAILS = 100_000
 SLOW_MAILS = 10_000
@@ -63,8 +63,8 @@ def on_postgres(
 
 
 def speed(effort: Effort) -> list[Figure]:
-    """2 KB mails into `smtp-sink`: fan-out, composing, sending, a record for each recipient; also
-    with three merge fields in each."""
+    """Send emails of 2 KB into `smtp-sink`: fan-out, composing, sending, a record for each
+    recipient; also with three merge fields in each."""
     mails = effort.size(MAILS)
     with running_smtp_sink() as sink, running_postgres(durable=True) as server:
         limit, embedded, personal, served, eight, many, threads, source = effort.medians(
@@ -84,21 +84,22 @@ def speed(effort: Effort) -> list[Figure]:
         Figure("SQLite, three merge fields", personal, "emails/s", embedded, "none", 0.9),
         Figure("PostgreSQL", served, "emails/s", limit, LIMIT, 0.65),
         Figure("Azurite, 2,000 recipients", cloud, "emails/s", limit, LIMIT),
-        Figure("aiosmtplib, 8 connections", eight, "mails/s", limit, LIMIT),
-        Figure("aiosmtplib, 32 connections", many, "mails/s", limit, LIMIT),
-        Figure("smtplib, 10 threads", threads, "mails/s", limit, LIMIT),
-        Figure("Postfix smtp-source, 10 sessions", source, "mails/s", limit, LIMIT),
+        Figure("aiosmtplib, 8 connections", eight, "emails/s", limit, LIMIT),
+        Figure("aiosmtplib, 32 connections", many, "emails/s", limit, LIMIT),
+        Figure("smtplib, 10 threads", threads, "emails/s", limit, LIMIT),
+        Figure("Postfix smtp-source, 10 sessions", source, "emails/s", limit, LIMIT),
     ]
 
 
 def _on_azurite(port: int, recipients: int) -> float:
     with running_azurite() as azurite, _folder() as folder:
-        os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = azurite.connection_string()
-        return asyncio.run(pipeline.send(Setup("azure://", folder, port), recipients)).rate
+        setup = Setup("azure://", folder, port, azure=azurite.connection_string())
+        return asyncio.run(pipeline.send(setup, recipients)).rate
 
 
 def other_mails(effort: Effort) -> list[Figure]:
-    """40 KB mails, mails with personal links, and a server that waits 50 ms before each reply."""
+    """Send emails of 40 KB, emails with personal links, and to a server that waits 50 ms for each
+    reply."""
     mails = effort.size(MAILS)
     with running_smtp_sink() as sink:
         large, large_other, tracked, untracked = effort.medians(
@@ -113,7 +114,7 @@ def other_mails(effort: Effort) -> list[Figure]:
             lambda: baselines.with_aiosmtplib(slow.port, effort.size(200), 2, 8),
         )
     return [
-        Figure("40 KB mails", large, "emails/s", large_other, "aiosmtplib, 8 connections"),
+        Figure("40 KB emails", large, "emails/s", large_other, "aiosmtplib, 8 connections"),
         Figure("personal tracking, five links", tracked, "emails/s", untracked, "off", 0.9),
         Figure(
             "a server that takes 50 ms for each reply",
@@ -126,7 +127,7 @@ def other_mails(effort: Effort) -> list[Figure]:
 
 
 def bounce_domain(effort: Effort) -> list[Figure]:
-    """A signed envelope sender for each email, in turns with the From address for all."""
+    """Compare a signed envelope sender for each email with the From address for all, in turns."""
     mails = effort.size(MAILS)
     with running_smtp_sink() as sink:
         signed, plain = effort.medians(
@@ -137,7 +138,7 @@ def bounce_domain(effort: Effort) -> list[Figure]:
 
 
 def senders(effort: Effort) -> list[Figure]:
-    """A second sender, where waiting for the mail server is what takes the time."""
+    """Add a second sender, when most of the time is spent waiting for the mail server."""
     mails = effort.size(SLOW_MAILS, 400)
     with (
         running_postgres(durable=True) as server,
@@ -152,7 +153,7 @@ def senders(effort: Effort) -> list[Figure]:
 
 
 def all_in_one(effort: Effort) -> list[Figure]:
-    """`postroom up` on SQLite, where the host starts the sender when there is work."""
+    """Run `postroom up` on SQLite, where the host starts the sender when there is work."""
     mails = effort.size(MAILS)
     with running_smtp_sink() as sink:
         together, separate = effort.medians(
@@ -164,13 +165,13 @@ def all_in_one(effort: Effort) -> list[Figure]:
 
 
 def subscribers(effort: Effort) -> list[Figure]:
-    """Lines of a CSV file into a list, next to the raw driver writing the same rows."""
+    """Import lines of a CSV file, compared with the raw driver writing the same rows."""
     with _folder() as folder:
         return imports.figures(folder, effort)
 
 
 def growth(effort: Effort) -> list[Figure]:
-    """The same with more and more recipients: the rate must not fall, nor memory grow."""
+    """Send to more and more recipients: the rate must not fall, and memory must not grow."""
     with running_smtp_sink() as sink:
         runs = [
             {size: on_sqlite(sink.port, effort.size(size)) for size in SIZES}
@@ -190,7 +191,7 @@ def growth(effort: Effort) -> list[Figure]:
             )
             figures.append(
                 Figure(
-                    f"{size:,} recipients, most memory of the {part.split()[0]}",
+                    f"{size:,} recipients, peak memory of the {part.split()[0]}",
                     large,
                     "MiB",
                     small,

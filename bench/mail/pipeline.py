@@ -21,6 +21,7 @@ from postroom.domain.messages.messages import FINAL, Message
 from postroom.domain.messages.tracking import Track
 from postroom.services import entities
 from postroom.services.audience.subscriber_rows import new_subscriber
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import Insert, Operation, open_store
 from postroom.wiring import Services
 from tests.services.waiting import LOOPBACK, free_ports
@@ -36,7 +37,7 @@ ALL_IN_ONE = ("up",)
 
 @dataclass(frozen=True)
 class Run:
-    """What one message took."""
+    """How long one message took, and the memory that it needed."""
 
     recipients: int
     seconds: float
@@ -56,13 +57,16 @@ class Setup:
     port: int
     settings: Mapping[str, str] = field(default_factory=dict)
     """More environment variables."""
+    azure: str = ""
+    """The connection string of the account, if the store is on Azure."""
 
     @contextmanager
     def running(self, parts: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """Start Postroom's parts, each in a process of its own, and stop them in the end."""
+        """Start Postroom's parts, each in a separate process, and stop them at the end."""
         environment = {
             **os.environ,
             "POSTROOM_STORE": self.store_url,
+            "POSTROOM_AZURE_CONNECTION_STRING": self.azure,
             "POSTROOM_DATA": str(self.folder / "data"),
             "POSTROOM_TRANSPORT": f"smtp://{LOOPBACK}:{self.port}",
             "POSTROOM_CANARY_FROM": "0",
@@ -93,8 +97,8 @@ async def send(
     is_personal: bool = False,
     track: Track | None = None,
 ) -> Run:
-    """Send one message to a new list; the time is from its scheduling to its completion."""
-    async with await open_store(setup.store_url) as store:
+    """Send one message to a new list, timed from its scheduling to its completion."""
+    async with await open_store(setup.store_url, setup.azure) as store:
         await fill(
             Services(store), recipients, is_personal=is_personal, agreed=track is Track.PERSONAL
         )
@@ -113,7 +117,7 @@ async def send_to_filled(
     track: Track | None = None,
 ) -> Run:
     """Do the same with a list that `fill` has created."""
-    async with await open_store(setup.store_url) as store:
+    async with await open_store(setup.store_url, setup.azure) as store:
         services = Services(store)
         with setup.running(parts) as processes:
             await asyncio.to_thread(wait_until_idle, [process.pid for process in processes])
@@ -143,15 +147,19 @@ async def schedule(
     if track is not None:
         bodies = content.linked_bodies
     return await services.messages.create(
-        content.LIST, "News", bodies(kilobytes), datetime.now(UTC), track=track
+        content.LIST,
+        "News",
+        bodies(kilobytes),
+        datetime.now(UTC),
+        options=SendingOptions(track=track),
     )
 
 
 async def fill(
     services: Services, count: int, *, is_personal: bool = False, agreed: bool = False
 ) -> None:
-    """Create the list, with so many confirmed subscribers, of whom more or less is known, and who
-    may have agreed to personal tracking."""
+    """Create the list with this many confirmed subscribers, with or without fields and consent to
+    personal tracking."""
     await services.lists.create(content.LIST, "Contoso's news", content.FROM)
     table = services.store.table(entities.LISTS)
     starts = iter(range(0, count, 50))

@@ -1,4 +1,4 @@
-"""DKIM signing, next to nothing but signatures by the same library, in as many threads."""
+"""DKIM signing, compared with bare signatures by the same library in as many threads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _signed(signers: list[DkimSigner], mails: int) -> float:
 
 
 def _in_threads(work: Callable[[int], None], count: int) -> float:
-    """Return how many per second."""
+    """Return the emails per second."""
 
     def chunk(start: int) -> None:
         for number in range(start, min(start + _CHUNK, count)):

@@ -1,4 +1,4 @@
-"""How much larger a store is after a message than before: what each email leaves behind."""
+"""How much a message adds to a store: what each email leaves behind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bench.figures import Figure
 from bench.mail import pipeline
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.services.postgres import running_postgres
-from tests.services.smtp_sink import running_smtp_sink
+from tests.services.mail.smtp_sink import running_smtp_sink
+from tests.services.stores.postgres import running_postgres
 
 MAILS = 100_000
 _MOST_BYTES = 160.0
@@ -37,7 +37,7 @@ def figures(effort: Effort) -> list[Figure]:
             grown[engine] = asyncio.run(_grow(setup, mails)) / mails
     return [
         Figure(
-            f"{engine}, what the store grows by per finished email",
+            f"{engine}, growth of the store per finished email",
             size,
             "bytes",
             target=_MOST_BYTES,

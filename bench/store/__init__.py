@@ -1,1 +1,1 @@
-"""The store next to the raw drivers, doing the same work in the same run."""
+"""The store, compared with the raw drivers doing the same work in the same run."""

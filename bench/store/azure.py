@@ -16,9 +16,9 @@ from tests.integration.usecases.pages import fan_out_whole
 EMAILS = 1000
 
 
-async def figures() -> list[Figure]:
+async def figures(connection_string: str) -> list[Figure]:
     """Count the requests of one message, after another one for which tables were created."""
-    store = await open_store("azure://")
+    store = await open_store("azure://", connection_string)
     assert isinstance(store, AzureStore)
     async with store:
         services = Services(store)

@@ -1,5 +1,5 @@
-"""What a message costs besides its mail: Postroom's own fan-out, claims and settling, without a
-mail server."""
+"""What a message costs apart from sending its emails: fan-out, claims and settling, without a mail
+server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ACCEPTED = Result(ResultKind.ACCEPTED, "250 2.0.0 Ok")
 
 
 class RawPages(Protocol):
-    """The same with a driver alone, and without any work on the emails of a page."""
+    """The same with the driver alone, and without any work on the emails of a page."""
 
     def plan_pages(self, count: int) -> None: ...
     def settle_pages(self) -> int: ...

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.storage import Entity
 

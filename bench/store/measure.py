@@ -1,4 +1,4 @@
-"""What is measured of an engine, and how it is compared."""
+"""What is measured for each engine, and how it is compared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def seconds(call: Awaitable[object]) -> float:
 async def bulk(
     store: Store, raw: Raw, effort: Effort, baseline_is: str, share: float
 ) -> list[Figure]:
-    """Entities in batches of 100, in turns with the raw driver."""
+    """Write entities in batches of 100, in turns with the raw driver."""
     our_writes, raw_writes = [], []
     count = effort.size(PARTITIONS, 20)
     for turn in range(effort.turns):
@@ -53,7 +53,8 @@ async def bulk(
 
 
 async def growth(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[Figure]:
-    """Point read, page read and claim: what a table of a million costs, next to one of 10,000."""
+    """Measure point read, page read and claim in a table of a million rows, compared with
+    10,000."""
     small, large = await make(), await make()
     few, many = 100, effort.size(10_000, 200)
     for store, pages in ((small, few), (large, many)):
@@ -86,7 +87,7 @@ async def growth(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[F
 
 
 async def arrivals(make_twice: Callable[[], Awaitable[tuple[Store, Store]]]) -> list[Figure]:
-    """From the beginning of a put to the end of a wait elsewhere."""
+    """Measure from the beginning of a put to the end of a wait in another store object."""
     putting, waiting = await make_twice()
     delays = sorted(await ours.arrival_delays(putting, waiting, 200))
     for store in (putting, waiting):
@@ -95,7 +96,7 @@ async def arrivals(make_twice: Callable[[], Awaitable[tuple[Store, Store]]]) -> 
     for name, position in (("median", 100), ("99th of 100", 198)):
         figures.append(
             Figure(
-                f"put → known elsewhere, {name}",
+                f"put → noticed elsewhere, {name}",
                 delays[position] * 1000,
                 "ms",
                 target=20,

@@ -20,7 +20,7 @@ _AT_ONCE = f"SELECT json_group_array(json_array(row, json(properties))) FROM ({_
 
 
 def figure(raw: RawSqlite) -> Figure:
-    """A page of 100 that is in the table already, while another thread computes."""
+    """Read a page of 100 rows while another thread computes."""
     partition = mail.partition(0)
     raw.write_entities(range(1))
     with _busy_thread():
@@ -56,7 +56,7 @@ def _milliseconds(read: Callable[[], int]) -> float:
 
 @contextmanager
 def _busy_thread() -> Iterator[None]:
-    """Python code that never waits, like an event loop with much to do."""
+    """Run Python code that never waits, like a busy event loop."""
     stopping = threading.Event()
 
     def compute() -> None:

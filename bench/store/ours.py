@@ -1,4 +1,4 @@
-"""The work done through the store's contract."""
+"""The same work through the store's contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def put_work_items(store: Store, pages: range) -> None:
 
 
 async def put_singly(store: Store, queue: str, tasks: int, count: int) -> None:
-    """`count` durable puts, one at a time, from each of `tasks` tasks."""
+    """Put `count` messages durably, one at a time, from each of `tasks` tasks."""
 
     async def put(_: int) -> None:
         for _ in range(count):
@@ -53,7 +53,7 @@ async def page_reads(store: Store, pages: int, count: int) -> None:
 
 
 async def claims(store: Store, count: int) -> None:
-    """Take a message and give it back, so that the queue keeps its length."""
+    """Receive a message and release it, so that the queue keeps its length."""
     queue = store.queue(QUEUE)
     for _ in range(count):
         [item] = await queue.receive(lease=60)
@@ -61,7 +61,8 @@ async def claims(store: Store, count: int) -> None:
 
 
 async def arrival_delays(putting: Store, waiting: Store, count: int) -> list[float]:
-    """Seconds from the beginning of a put to the end of a wait in another store object."""
+    """Return the seconds from the beginning of a put to the end of a wait in another store
+    object."""
     delays = []
     queue = waiting.queue("bench/arrivals")
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine next to psycopg, on a server that this run starts."""
+"""The PostgreSQL engine, compared with psycopg on a server that this run starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.figures import Figure
 from bench.store import bookkeeping, measure, ours
 from bench.store.raw_postgres import RawPostgres, put_from_tasks
 from postroom.storage import Store, open_store
-from tests.services.postgres import PostgresServer
+from tests.services.stores.postgres import PostgresServer
 
 RAW = "raw psycopg"
 
@@ -37,7 +37,7 @@ async def figures(server: PostgresServer, effort: Effort) -> list[Figure]:
 
 
 async def puts(store: Store, raw_url: str, effort: Effort) -> Figure:
-    """64 tasks that put one message at a time, in turns with the raw driver."""
+    """Let 64 tasks put one message at a time, in turns with the raw driver."""
     ours_took, raw_took = [], []
     for _ in range(effort.turns):
         raw_took.append(await measure.seconds(put_from_tasks(raw_url, 64, 50)))

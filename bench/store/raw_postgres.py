@@ -1,4 +1,4 @@
-"""The same work with psycopg alone: one connection, the statements that one would write."""
+"""The same work with psycopg alone: one connection, and the obvious statements."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class RawPostgres:
 
 
 async def put_from_tasks(url: str, tasks: int, count: int) -> None:
-    """`count` puts, one at a time, from each of `tasks` tasks over a pool of eight connections."""
+    """Put `count` messages, one at a time, from each of `tasks` tasks over a pool of eight
+    connections."""
     async with AsyncConnectionPool(
         url, min_size=8, max_size=8, kwargs={"autocommit": True}, open=False
     ) as pool:

@@ -1,4 +1,4 @@
-"""The embedded engine next to apsw."""
+"""The embedded engine, compared with apsw."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The web: sign-ups a second, and how long pages take however much there is."""
+"""The web: sign-ups per second, and the response times of pages with a lot of data."""

@@ -25,7 +25,8 @@ class Body(msgspec.Struct):
 
 
 class Inserting:
-    """The same kind of row as ours, in the same kind of table, each in a transaction of its own."""
+    """Insert the same kind of row as ours into the same kind of table, each in a separate
+    transaction."""
 
     def __init__(self, file: Path) -> None:
         self._connection = apsw.Connection(str(file))

@@ -1,4 +1,4 @@
-"""Calls of a web server by wrk, and what they cost it."""
+"""Call a web server with wrk, and measure what the calls cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Turn:
-    """What one run of wrk against one server has shown."""
+    """The result of one run of wrk against one server."""
 
     calls: int
     seconds: float
@@ -57,6 +57,6 @@ def call(server: Server, path: str, script: str, environment: Mapping[str, str])
 
 
 def _cpu_seconds(pid: int) -> float:
-    """The processor time of a process with all its threads."""
+    """Return the CPU time of a process with all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

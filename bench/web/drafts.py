@@ -1,4 +1,4 @@
-"""How long the editor waits until a draft is saved, over HTTP."""
+"""How long the editor waits for a draft to be saved, over HTTP."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from postroom.domain.messages.tracking import Track
 from postroom.encryption import Keyring, load_secret_key
 from postroom.scheduler.fan_out import FanOut
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import open_store
 from postroom.wiring import Services
 
@@ -61,7 +62,9 @@ async def _prepare(folder: Path, data: Path) -> list[str]:
             await rows.save(new, msgspec.structs.replace(new, tracking=True), new.etag)
             guids.append(new.guid)
         now, html = datetime.now(UTC), NewBodies(_HTML)
-        message = await services.messages.create(LIST, "News", html, now, track=Track.PERSONAL)
+        message = await services.messages.create(
+            LIST, "News", html, now, options=SendingOptions(track=Track.PERSONAL)
+        )
         message = await FanOut(services).begin(message)
         await services.link_tables.tracking(message, _HTML, "https://lists.example.com")
         tokens = services.link_tables.tokens.of_message(message.ref)

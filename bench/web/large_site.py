@@ -53,7 +53,7 @@ async def filled(folder: Path, effort: Effort) -> World:
 
 
 def _line(number: int) -> str:
-    """Return a line with five fields, whose cells repeat as those of people do."""
+    """Return a line with five fields whose cells repeat realistically."""
     born = f"{1950 + number % 50}-{number % 9 + 1:02}-{number % 28 + 1:02}"
     plan, topics = ("Pro", "Art|Music") if number % 3 else ("Free", "Art")
     person = f"Name{number % 20_000},Town {number % 300}"
@@ -88,7 +88,7 @@ async def _done_messages(services: Services, count: int) -> None:
 
 
 async def _history(services: Services, count: int) -> None:
-    """What people and the system did, over some weeks."""
+    """Write what people and the system did over some weeks."""
     for number in range(count):
         at = datetime.now(UTC) - timedelta(minutes=10 * number)
         await services.events.record("scheduler", f"Message {number} sent", at=at)

@@ -1,4 +1,4 @@
-"""How long every page takes with a million subscribers, asked for over HTTP."""
+"""How long every page takes with a million subscribers, over HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLUMNS = "first_name,town,born,plan,topics"
 
 @dataclass(frozen=True)
 class Times:
-    """Of one address, in milliseconds."""
+    """The response times of one page, in milliseconds."""
 
     address: str
     median: float
@@ -51,7 +51,7 @@ async def figures(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def _addresses(world: World, effort: Effort) -> Iterator[str]:
-    """Yield every page that somebody has to log in for, and what is hard to find."""
+    """Yield every page that requires a login, and the most expensive searches."""
     roles = {page.path: page.role for page in VIEWS if "GET" in page.methods}
     for path in shown_pages():
         if roles[path] is not None:
@@ -84,7 +84,7 @@ def _all_times(client: httpx2.Client, addresses: list[str], effort: Effort) -> l
 
 
 def _batch(client: httpx2.Client, address: str) -> Times:
-    _get(client, address)  # what it reads is in memory now
+    _get(client, address)  # from now on, its data is in memory
     spent = sorted(_get(client, address) for _ in range(REQUESTS))
     return Times(address, statistics.median(spent), spent[int(0.95 * REQUESTS)])
 
@@ -99,19 +99,19 @@ def _get(client: httpx2.Client, address: str) -> float:
 
 
 def _pages(slowest: list[Times], world: World) -> list[Figure]:
-    """Return the slowest pages, and the middle one of all."""
+    """Return the slowest pages, and the median of all."""
     shown = [
         Figure(_shape(each.address, world), each.p95, "ms", each.median, "median",
                PAGE_P95, target_on="value", target_is="at most")
         for each in slowest[:_SHOWN]
     ]  # fmt: skip
     middle = slowest[len(slowest) // 2]
-    what = f"of all {len(slowest)} pages, the middle one"
+    what = f"median of all {len(slowest)} pages"
     return [*shown, Figure(what, middle.p95, "ms", middle.median, "median")]
 
 
 def _indexes(client: httpx2.Client) -> list[Figure]:
-    """Return the times of the subscribers of a large list and of a small one, in turns."""
+    """Return the times of the subscriber index of a large list and of a small one, in turns."""
     found = []
     for what, query in (
         ("subscriber index", ""),
@@ -119,8 +119,8 @@ def _indexes(client: httpx2.Client) -> list[Figure]:
         ("subscriber index with the values of fields", f"?columns={_COLUMNS}"),
         ("subscriber index, a segment", f"?segment=tenth&columns={_COLUMNS}"),
         ("subscriber index, confirmed only", "?state=verified"),
-        ("subscriber index, blocked only (hardly anybody)", "?state=blocked"),
-        ("subscriber index, to be sorted (which only the short one is)", "?sort=-since"),
+        ("subscriber index, blocked only (very few)", "?state=blocked"),
+        ("subscriber index, sorted (only the short list is)", "?sort=-since"),
     ):
         times: dict[str, list[float]] = {LIST: [], FEW_LIST: []}
         for _ in range(INDEX_ROUNDS):
@@ -141,7 +141,7 @@ def _indexes(client: httpx2.Client) -> list[Figure]:
 
 
 def _shape(address: str, world: World) -> str:
-    """Return the address without what is different in each run."""
+    """Return the address without the parts that differ in each run."""
     for name in ("running", "done", "pending", "paused", "cancelled", "run", "mail"):
         address = address.replace(world.names[name], f"{{{name}}}")
     return f"`{address}`"

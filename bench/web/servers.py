@@ -1,4 +1,4 @@
-"""A web server in a process of its own, as it runs in production."""
+"""A web server in a separate process, as in production."""
 
 from __future__ import annotations
 

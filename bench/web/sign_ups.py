@@ -38,13 +38,13 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
     baseline = "bare Starlette, one insert"
     return [
         Figure("POST /subscribe", rate, "calls/s", bare_rate, baseline, 0.55),
-        Figure("POST /subscribe, processor time", cpu, "µs", bare_cpu, baseline, 2.5,
+        Figure("POST /subscribe, CPU time", cpu, "µs", bare_cpu, baseline, 2.5,
                target_is="at most"),
     ]  # fmt: skip
 
 
 async def _prepare(folder: Path) -> str:
-    """A list and a key."""
+    """Create a list and a key."""
     async with await open_store(f"sqlite:///{folder}/store.db") as store:
         services = Services(store)
         await services.lists.create(LIST, "News", "news@example.com")

@@ -1,12 +1,12 @@
-// Postroom on Azure: a storage account for all data, and three container apps that run by a managed
-// identity: no key of the account is anywhere.
+// Postroom on Azure: a storage account for all data, and three container apps that use a managed
+// identity: no account key is stored anywhere.
 //   az acr build --registry REGISTRY --image postroom:TAG --file deploy/Dockerfile .
 //   az deployment group create --resource-group postroom --template-file deploy/azure/main.bicep \
 //     --parameters registry=REGISTRY image=REGISTRY.azurecr.io/postroom:TAG baseUrl=https://… \
 //     transport=@transport.txt secretKey=@secret.txt
 @description('The image, with its tag.')
 param image string
-@description('The Azure container registry, in this resource group, that the image is in. Empty: anybody may pull the image.')
+@description('The Azure container registry, in this resource group, that the image is in. Empty: the image is public.')
 param registry string = ''
 @secure()
 @description('POSTROOM_TRANSPORT, such as smtp://user:password@mail.example.com:587')
@@ -17,14 +17,14 @@ param transport string
 param secretKey string
 @description('POSTROOM_BASE_URL: where subscribers reach the pages.')
 param baseUrl string
-@description('POSTROOM_TRUSTED_PROXIES: where requests come from that went through the ingress.')
+@description('POSTROOM_TRUSTED_PROXIES: the addresses from which the ingress forwards requests.')
 param trustedProxies string = '100.100.0.0/16'
 param location string = resourceGroup().location
 @minLength(3)
 @maxLength(24)
 param account string = 'postroom${uniqueString(resourceGroup().id)}'
 @minValue(1)
-@description('The most hosts (machines that send) at once.')
+@description('The maximum number of hosts (machines that send).')
 param mostHosts int = 4
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
@@ -122,7 +122,7 @@ resource apps 'Microsoft.App/containerApps@2024-03-01' = [for part in parts: {
       ingress: part.ingress
     }
     template: {
-      // A sender that is asked to stop finishes what is on the wire.
+      // A sender that is asked to stop finishes emails in progress.
       terminationGracePeriodSeconds: 60
       containers: [
         {
@@ -142,7 +142,7 @@ resource apps 'Microsoft.App/containerApps@2024-03-01' = [for part in parts: {
           volumeMounts: [{ volumeName: 'data', mountPath: '/data' }]
         }
       ]
-      // Outlives a container that crashed: its journal tells what was on the wire.
+      // Outlives a crashed container: the journal in it says which emails were in progress.
       volumes: [{ name: 'data', storageType: 'EmptyDir' }]
       scale: { minReplicas: 1, maxReplicas: part.most, rules: part.rules }
     }

@@ -5,9 +5,9 @@
 | `alerts` | `alerts`  | `mail`, … | EventId: the last event this channel was sent |
 | `alerts` | `alerts`  | `last`    | the same for all channels, by an old version  |
 
-Any number of processes may offer to alert; one at a time does. Channels do not wait for each other:
-an alert that the mail server is down cannot go by email, and must still reach the webhook. The last
-event of a channel is stored after it was sent, so a crash in between sends it again.
+Any number of processes may run this; one at a time sends alerts. Channels do not wait for each
+other: an alert that the mail server is down cannot go by email, and must still reach the webhook.
+The last event of a channel is stored after it was sent, so a crash in between sends it again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Channel(ABC):
         """Deliver an event. `AlertFailed`."""
 
     async def test(self, event: Event) -> None:
-        """Deliver an event that somebody waits for. `AlertFailed`, also if no retry would help."""
+        """Deliver an event while someone waits. `AlertFailed`, even if a retry would not help."""
         await self.send(event)
 
 

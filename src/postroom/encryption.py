@@ -110,7 +110,7 @@ def is_encrypted(value: str) -> bool:
 
 
 def without_key() -> Sequence[bytes]:
-    """Load no key, for processes and tests that have nothing to encrypt."""
+    """Return a keyring without keys, for processes and tests that have nothing to encrypt."""
     raise DecryptionError("this process has no secret key, and cannot use secrets of the store")
 
 
@@ -162,7 +162,7 @@ def load_all_keys(setting: str, old: Sequence[str], data: Path) -> list[bytes]:
 
 
 def _write_once(file: Path, text: str) -> None:
-    """Write the key unless another process does so first; no process reads half a key."""
+    """Write the key, unless another process has done so. No process ever reads half a key."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     draft.touch(mode=0o600)
     draft.write_text(text)

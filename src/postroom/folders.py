@@ -37,7 +37,9 @@ def make_writable(folder: Path, called: str = "the folder") -> None:
     except OSError as exc:
         raise FolderError(f"{called} {folder} cannot be written: {exc.strerror}") from exc
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise FolderError(f"{called} {folder} cannot be written: check its rights, and the disk")
+        raise FolderError(
+            f"{called} {folder} cannot be written: check its permissions and the disk"
+        )
     tighten(folder)
 
 

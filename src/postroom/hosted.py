@@ -18,14 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from postroom.domain.messages.bounces import BOUNCE_QUEUE
-from postroom.domain.messages.hits import HIT_QUEUE
+from postroom.domain.messages.delivery.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.hits import HIT_QUEUE, VISIT_SECONDS
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
 from postroom.domain.queues.apps import BUILT_IN, App
 from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import HostSettings
 from postroom.host.supervisor import Supervisor
-from postroom.observability import set_up_observation
+from postroom.observability import set_up_observability
 from postroom.observability.spans import flush_spans
 from postroom.services.queues.app_files import origin_of, read_apps_file
 from postroom.services.queues.apps import AppRegistry
@@ -49,7 +49,11 @@ from postroom.wiring import (
 log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 0.1
+_VISIT = timedelta(seconds=VISIT_SECONDS)
 _STORE_SECONDS = 2.0
+
+_LOADED_LATER = ("structlog", "uvloop", "postroom.transport.smtp.server_groups")
+"""What else a sender imports once it runs; imported in advance, so that it is ready sooner."""
 
 _ENGINES = {
     "sqlite": "postroom.storage.sqlite.engine",
@@ -84,7 +88,7 @@ def own_apps(idle: timedelta) -> tuple[App, ...]:
             path=f"/{HIT_QUEUE}",
             serve="postroom.hosted:serve_hits",
             max_processes=1,
-            idle_timeout=idle,
+            idle_timeout=max(idle, _VISIT),  # only its process remembers who visited a message
             origin=BUILT_IN,
         ),
     )
@@ -113,7 +117,8 @@ async def read_and_register(apps: AppRegistry) -> int:
 async def run_host(services: Services, settings: Settings, stopping: asyncio.Event) -> None:
     """Run all registered applications until `stopping`."""
     scheme = settings.storage.url.partition(":")[0]
-    launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
+    preload = [__name__, *_LOADED_LATER, *_engine(scheme)]
+    launcher = Launcher(worker_environment(settings), preload=preload)
     how = HostSettings(lease=settings.processes.host_lease.total_seconds())
     await Supervisor(services, launcher, how).run(stopping)
 
@@ -123,7 +128,7 @@ def _engine(scheme: str) -> list[str]:
     return [_ENGINES[scheme]] if scheme in _ENGINES else []
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def worker_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of workers, which load the settings again, with our options in it."""
     options = {
         found.setting.variable: found.text
@@ -189,7 +194,7 @@ async def _serve(
 ) -> None:
     busy(True)  # starting may take longer than a short idle time
     settings = load_settings(os.environ, Path.cwd())
-    set_up_observation(
+    set_up_observability(
         name,
         data=settings.storage.data,
         log_format=settings.observability.log_format,

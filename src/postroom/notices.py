@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_notice
@@ -29,17 +29,17 @@ class NoticeSender:
     async def address(self) -> Address:
         """Return the setting `alert_from`, or the From address of the first list by name.
 
-        The mail server accepts that one; it might refuse the recipient's own address. Raise
+        The mail server accepts the latter; it might refuse the recipient's own address. Raise
         `NoFromAddress` if there is neither.
         """
         if self._configured:
             return self._configured
-        page = await self._lists.page(limit=20)  # those that are being deleted do not count
-        if not page.lists:
+        found = await self._lists.slice(limit=20)  # those that are being deleted do not count
+        if not found.lists:
             raise NoFromAddress(
                 "there is no From address to send from: set alert_from, or create a list"
             )
-        return parse_address(page.lists[0].from_address)
+        return parse_address(found.lists[0].from_address)
 
 
 async def send_notice(

@@ -15,7 +15,7 @@ _STAY_SECONDS = 1.0
 _MOVE_SECONDS = 0.01
 _THREADS = Path("/proc/self/task")
 _FREE: set[int] = set()  # native ids of threads that may use every core
-_CORE = 36  # of the fields behind the name in `stat`: see proc(5), field 39
+_CORE = 36  # of the fields after the name in `stat`: see proc(5), field 39
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
@@ -104,4 +104,4 @@ def _for_each_thread(change: Callable[[int], None]) -> None:
         try:
             change(int(thread))
         except OSError:
-            continue  # it has ended meanwhile, or we lack the right
+            continue  # it has ended in the meantime, or we lack the right

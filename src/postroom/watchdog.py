@@ -1,8 +1,8 @@
 """A part that has work but makes no progress is reported and restarted.
 
-Errors are handled where they happen. The watchdog is for the unforeseen: a call that never returns,
-a task that waits for something that never comes, a blocked event loop. Twice a second it looks at
-what a part is doing, and at a mark that changes whenever that makes progress.
+Errors are handled where they happen. The watchdog is for unexpected failures: a call that never
+returns, a task that waits for something that never happens, a blocked event loop. Twice a second it
+looks at what a part is doing, and at a mark that changes whenever that makes progress.
 
 1. A part without progress for too long is cancelled, rebuilt and started again.
 2. If it does not end, or if the event loop is blocked, the process is replaced. Its unfinished work

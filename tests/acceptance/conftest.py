@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from postroom.encryption import Keyring
-from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom
 from tests.acceptance.hosting import SECRET_KEY, Hosting
-from tests.contract.conftest import StoreAddress, address
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.contract.conftest import StoreAddress, address, open_at
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 
 __all__ = ["address"]
 
@@ -29,7 +28,7 @@ def server() -> Iterator[RecordingSmtp]:
 
 @pytest.fixture
 async def services(address: StoreAddress) -> AsyncIterator[Services]:
-    async with await open_store(address.url) as store:
+    async with await open_at(address) as store:
         yield Services(store, Keyring(lambda: [SECRET_KEY.encode()]))
 
 

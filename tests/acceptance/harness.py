@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.services import entities

@@ -1,4 +1,4 @@
-"""One browser for all tests of a process; a site of its own for each test that asks."""
+"""One browser for all tests of a process; a separate site for each test that asks for one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from tests.browser.chromium import running_chromium
+from tests.browser.support.chromium import running_chromium
 from tests.services.passwords import quick_passwords
 from tests.web.site import Site, running_site
 

@@ -1,7 +1,8 @@
-"""Pictures of every page, to be looked at: `make gallery`.
+"""Pictures of every page, to be looked at: `make gallery`; `ARGS='pages --only ab-test'` for some.
 
-Takes each page at desktop and phone size, light and dark: with the demo's data, with nothing yet,
-with errors (bad input, pages that do not exist, no permission), and while the mail server is away.
+Takes each page at desktop and phone size, light and dark: with the demo's data, with the examples
+of the tests, with nothing yet, with errors (bad input, pages that do not exist, no permission), and
+while the mail server is away.
 Writes them into a folder, with an index.html that shows all of them.
 """
 
@@ -24,16 +25,17 @@ from playwright.async_api import Browser, BrowserContext, Page
 from postroom.services.accounts.users import Role
 from postroom.web.app import VIEWS
 from scripts.screenshots import POSTROOM, log_in_first, running_postroom
-from tests.browser.chromium import PATIENCE, running_chromium
-from tests.browser.scenes import ADMIN, EMPTY, STRANGER, VIEWER, Scene, scenes_of
+from tests.browser.support.chromium import PATIENCE, running_chromium
+from tests.browser.support.scenes import ADMIN, EMPTY, STRANGER, VIEWER, Scene, scenes_of
 from tests.services.waiting import free_ports
 from tests.web.site import Visitor, running_site
 from tests.web.world import NOT_PAGES, furnished
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-_MOST_PAGES = 120
+_MOST_PAGES = 160
 _TALLEST = 2400
+_PLACES = {"sort", "after", "page"}  # the same page with other rows
 
 
 @dataclass
@@ -42,9 +44,15 @@ class Gallery:
 
     browser: Browser
     folder: Path
+    only: re.Pattern[str] = re.compile("")
     shown: dict[str, str] = field(default_factory=dict)
 
+    def wants(self, what: str) -> bool:
+        return self.only.search(what) is not None
+
     async def take(self, page: Page, kind: str, what: str) -> None:
+        if not self.wants(what):
+            return
         name = f"{kind}-{len(self.shown):03}-{_slug(what)}"
         self.shown[name] = f"{kind}: {what}"
         for size, (width, height) in SIZES.items():
@@ -157,7 +165,8 @@ _ROUTES = {view.path: _pattern(view.path) for view in VIEWS if "GET" in view.met
 def _shape(address: str) -> str | None:
     """Return what kind of page this is: its route, and the names of what it is filtered by."""
     path, _, query = address.partition("?")
-    names = " ".join(sorted({each.partition("=")[0] for each in query.split("&") if each}))
+    given = {each.partition("=")[0] for each in query.split("&") if each}
+    names = " ".join(sorted(given - _PLACES))
     for route, pattern in _ROUTES.items():
         if pattern.fullmatch(path):
             return None if route in NOT_PAGES else f"{route} {names}".strip()
@@ -165,6 +174,14 @@ def _shape(address: str) -> str | None:
 
 
 # -- nothing, and errors ----------------------------------------------------------------------
+
+
+async def take_pages(gallery: Gallery, folder: Path) -> None:
+    """Take each page once that has an example, also those that the demo has no data for."""
+    async with running_site(folder / "pages") as site:
+        world = await furnished(site)
+        scenes = [each for each in scenes_of(world) if not each.to and each.who != VIEWER]
+        await _walk(gallery, "page", site.url, scenes, {ADMIN: world.admin})
 
 
 async def take_scenes(gallery: Gallery, folder: Path) -> None:
@@ -187,7 +204,7 @@ async def take_scenes(gallery: Gallery, folder: Path) -> None:
 async def _walk(
     gallery: Gallery, kind: str, url: str, scenes: Iterable[Scene], visitors: dict[str, Visitor]
 ) -> None:
-    for scene in scenes:
+    for scene in filter(lambda each: gallery.wants(each.name), scenes):
         async with _window(gallery.browser, url) as context:
             if scene.who in visitors:
                 whose = visitors[scene.who]
@@ -214,14 +231,15 @@ async def _window(browser: Browser, url: str = "") -> AsyncIterator[BrowserConte
         await context.close()
 
 
-async def main(folder: Path, kinds: set[str]) -> None:
+async def main(folder: Path, kinds: set[str], only: str) -> None:
     async with running_chromium() as browser:
-        gallery = Gallery(browser, folder)
+        gallery = Gallery(browser, folder, re.compile(only))
         if "demo" in kinds:
             await take_demo(gallery)
-        if "scenes" in kinds:
-            with tempfile.TemporaryDirectory(prefix="postroom-gallery-") as sites:
-                await take_scenes(gallery, Path(sites))
+        for kind, take in (("pages", take_pages), ("scenes", take_scenes)):
+            if kind in kinds:
+                with tempfile.TemporaryDirectory(prefix="postroom-gallery-") as sites:
+                    await take(gallery, Path(sites))
         if "away" in kinds:
             await take_away(gallery)
         gallery.write_index()
@@ -231,7 +249,8 @@ async def main(folder: Path, kinds: set[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.browser.gallery", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("kinds", nargs="*", default=["demo", "away", "scenes"])
+    parser.add_argument("kinds", nargs="*", default=["demo", "pages", "scenes", "away"])
+    parser.add_argument("--only", default="", help="pages whose address has this pattern")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(given.folder, set(given.kinds)))
+    asyncio.run(main(given.folder, set(given.kinds), given.only))

@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from postroom.services.accounts.users import Role
-from tests.browser.chromium import PATIENCE, window
-from tests.browser.looking import Looker
+from tests.browser.support.chromium import PATIENCE, window
+from tests.browser.support.looking import Looker
 from tests.web.site import Site
 
 pytestmark = pytest.mark.timeout(300)

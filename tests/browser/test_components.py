@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.async_api import Browser, Page, Route
 
 from postroom.services.accounts.users import Role
-from tests.browser.approving import FONT, ApprovedPictures, require_font, small
-from tests.browser.chromium import window
+from tests.browser.support.approving import FONT, ApprovedPictures, require_font, small
+from tests.browser.support.chromium import window
 from tests.web.site import Site
 
 WINDOW = (1280, 900)
@@ -29,6 +29,10 @@ STYLES = """(theme) => {
     const kind = [each.localName, ...each.classList].join(".");
     const style = getComputedStyle(each);
     found[kind] ??= names.map((name) => style[name]).join(" ");
+    for (const part of ["::before", "::after"]) {
+      const drawn = getComputedStyle(each, part);
+      if (drawn.content !== "none") found[kind + part] ??= `${drawn.content} ${drawn.color}`;
+    }
   }
   return found;
 }"""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.chromium import PATIENCE, PHONE, window
-from tests.browser.looking import axe_source
+from tests.browser.support.chromium import PATIENCE, PHONE, window
+from tests.browser.support.looking import axe_source
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("index", "tutorial", "delivery", "reference/api", "figures/index")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,15 +24,34 @@ from postroom.web.admin.accounts.login import setup_link
 from postroom.web.app import VIEWS
 from postroom.web.rendering.templating import FOLDER, render
 from postroom.web.requests import visit
-from tests.browser.chromium import window
-from tests.browser.looking import Looker
-from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, LATE, STRANGER, VIEWER, Scene, scenes_of
-from tests.browser.validating import invalid_html
+from tests.browser.support.chromium import window
+from tests.browser.support.looking import Looker
+from tests.browser.support.scenes import (
+    ADMIN,
+    CAREFUL,
+    EMPTY,
+    LATE,
+    STRANGER,
+    VIEWER,
+    Scene,
+    scenes_of,
+)
+from tests.browser.support.validating import invalid_html
+from tests.services.waiting import LOOPBACK, free_ports
 from tests.web.site import Site, Visitor, running_site
 from tests.web.world import EXAMPLES, NOT_PAGES, furnished, shown_pages
 
 AT_ONCE = 2
 TEMPLATES = FOLDER / "templates"
+
+
+@pytest.fixture
+async def site(tmp_path: Path, quick_passwords: None) -> AsyncIterator[Site]:
+    """A site that knows its own address: previews of emails load the list's logo from there."""
+    [port] = free_ports(1)
+    settings = {"port": str(port), "base_url": f"http://{LOOPBACK}:{port}"}
+    async with running_site(tmp_path, settings) as running:
+        yield running
 
 
 class Walk:

@@ -15,10 +15,10 @@ from playwright.async_api import Browser, Page, expect
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.browser.chromium import PATIENCE, window
+from tests.browser.support.chromium import PATIENCE, window
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.postroom import PROGRAM
 from tests.services.process import ServiceProcess
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import free_ports
 from tests.web.site import Site
 

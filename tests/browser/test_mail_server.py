@@ -9,9 +9,9 @@ import pytest
 import trustme
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.chromium import PATIENCE, window
-from tests.browser.test_story import FirstStart, first_start, make_the_administrator
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.browser.messages.test_story import FirstStart, first_start, make_the_administrator
+from tests.browser.support.chromium import PATIENCE, window
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import until
 from tests.web.site import PASSWORD as LOGIN
 from tests.web.site import Site
@@ -100,7 +100,7 @@ async def fill_in(page: Page, server: RecordingSmtp, password: str) -> None:
 
 
 async def confirmation_goes_out(page: Page, server: RecordingSmtp) -> None:
-    """A sender, which the host starts in a process of its own, uses the new mail server."""
+    """A sender, which the host starts in a separate process, uses the new mail server."""
     await page.goto("/lists/new")
     await page.get_by_label("Name", exact=True).fill("garden")
     await page.get_by_label("Description").fill("Garden club")

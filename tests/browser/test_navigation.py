@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.services.accounts.users import Role
-from tests.browser.chromium import DESKTOP, PATIENCE, PHONE, window
+from tests.browser.support.chromium import DESKTOP, PATIENCE, PHONE, window
 from tests.integration.usecases.pages import settle
 from tests.web.site import Site
 from tests.web.world import ANN, LIST, furnished
@@ -147,6 +148,59 @@ async def test_the_current_tab_is_in_view_on_a_phone(browser: Browser, site: Sit
         await expect(page.locator(".tabs [aria-current]")).to_be_in_viewport(ratio=0.9)
 
 
+async def test_the_menu_of_a_message_is_on_the_screen_and_closes(
+    browser: Browser, site: Site
+) -> None:
+    world = await furnished(site)
+    for size in (DESKTOP, PHONE):
+        async with window(browser, site.url, size, whose=world.admin) as context:
+            page = await context.new_page()
+            await page.goto(f"/messages/{world.names['done']}")
+            more, menu = (
+                page.locator("main summary").filter(has_text="More"),
+                page.locator("main .menu"),
+            )
+            duplicate = menu.get_by_role("button", name="Duplicate")
+            await more.click()
+            box = await menu.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= size[0]
+            await page.keyboard.press("Escape")
+            await expect(duplicate).to_be_hidden()
+            await expect(more).to_be_focused()
+            await more.click()
+            await page.get_by_role("heading", level=1).click()
+            await expect(duplicate).to_be_hidden()
+            await more.click()
+            await duplicate.click()
+            await page.wait_for_url("**/edit")
+
+
+async def test_a_placeholder_keeps_the_place_of_what_is_still_loading(
+    browser: Browser, site: Site
+) -> None:
+    world = await furnished(site)
+    async with window(browser, site.url, whose=world.admin) as context:
+        page = await context.new_page()
+        is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            is_asked.set()
+            await may_answer.wait()
+            await route.continue_()
+
+        await page.route("**/trace?*", hold)
+        await page.goto(f"/lists/{LIST}/subscribers/{ANN}")
+        await asyncio.wait_for(is_asked.wait(), PATIENCE / 1000)
+        emails = page.locator("[hx-get^='/trace']").first
+        await expect(emails.locator(".skeleton")).to_be_visible()
+        await expect(emails.get_by_role("link", name="Show emails")).to_have_count(1)
+        may_answer.set()
+        await expect(emails.locator(".skeleton")).to_have_count(0)
+        await expect(emails.locator(".timeline")).to_be_visible()
+
+
 async def test_the_bar_of_selected_rows_stays_in_view_and_blocking_can_be_undone(
     browser: Browser, site: Site
 ) -> None:
@@ -224,7 +278,7 @@ async def test_the_frame_fits_a_small_laptop_and_can_be_collapsed(
         assert await page.evaluate(width) == 224
 
 
-async def test_the_outbox_shows_a_mail_next_to_the_list(browser: Browser, site: Site) -> None:
+async def test_the_outbox_shows_an_email_next_to_the_list(browser: Browser, site: Site) -> None:
     world = await furnished(site)
     form = {"list": LIST, "subject": "Another", "body": "<p>Another</p>", "test_to": ANN}
     assert (await world.admin.post("/messages/test", form)).status_code == 200

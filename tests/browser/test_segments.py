@@ -12,8 +12,9 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.messages.tracking import Track
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
-from tests.browser.chromium import PATIENCE, window
-from tests.browser.looking import Looker
+from postroom.services.messages.sending_options import SendingOptions
+from tests.browser.support.chromium import PATIENCE, window
+from tests.browser.support.looking import Looker
 from tests.web.site import Site
 
 pytestmark = pytest.mark.timeout(300)
@@ -127,8 +128,17 @@ async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site)
         await expect(rule).to_have_value(kept.replace('!= ""', '!= " "'))
         await page.locator(".builder-row").nth(1).get_by_label("Value").fill("")
         await expect(rule).to_have_value(kept.replace('city != "" and ', ""))
+        # A condition without a value would silently be left out: it has to be filled in or removed.
+        save = page.get_by_role("button", name="Save")
+        await save.click()
+        await expect(page.locator(".builder-row").nth(1).get_by_label("Value")).to_be_focused()
+        assert (await site.services.segments.get("garden", "bern")).rule == 'city = "Bern"'
         await rule.fill("age >=")
         await expect(page.locator("#count")).to_contain_text("ends too early", timeout=PATIENCE)
+        await expect(page.locator("#builder")).to_be_hidden()
+        await save.click()  # nothing that is hidden has to be filled in
+        await expect(page.get_by_text("ends too early").first).to_be_visible(timeout=PATIENCE)
+        rule = page.get_by_label("Rule", exact=True)
         await rule.fill("age >= 40")
         await expect(page.locator("#count")).to_contain_text("2 subscribers", timeout=PATIENCE)
         await expect(page.locator(".builder-row")).to_have_count(1, timeout=PATIENCE)
@@ -140,7 +150,7 @@ async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site)
 async def test_the_builder_asks_who_clicked_and_is_inactive(browser: Browser, site: Site) -> None:
     await _create(site)
     create, bodies, at = site.services.messages.create, NewBodies("<p>Hi</p>"), datetime.now(UTC)
-    sent = await create("garden", "Spring", bodies, at, track=Track.PERSONAL)
+    sent = await create("garden", "Spring", bodies, at, options=SendingOptions(Track.PERSONAL))
     await create("garden", "Not personal", bodies, at)
     editor = await site.user(Role.EDITOR)
     async with window(browser, site.url, whose=editor) as context:

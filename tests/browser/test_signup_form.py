@@ -11,8 +11,9 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from postroom.domain.audience.fields import Field
-from postroom.web.public.embedding import frame_snippet, script_snippet
-from tests.browser.chromium import PATIENCE, window
+from postroom.services.audience.signup.subscriptions import SubscriberSlice
+from postroom.web.public.signup.snippets import frame_snippet, script_snippet
+from tests.browser.support.chromium import PATIENCE, window
 from tests.web.public.test_languages import confirmation_sent
 from tests.web.site import Site
 
@@ -81,7 +82,7 @@ async def test_a_visitor_signs_up_on_another_site_and_changes_preferences(
     )
     await site.services.fields.declare("shop", [Field("town", public=True, required=True)])
     mailing_list = await site.services.lists.get("shop")
-    shop.pages["/"] = f"<h1>Shop</h1>{script_snippet(site.url, mailing_list)}"
+    shop.pages["/"] = f"<h1>Shop</h1>{script_snippet(site.url, [mailing_list])}"
     async with window(browser, shop.url) as context:
         page = await context.new_page()
         await page.goto("/")
@@ -117,12 +118,46 @@ async def test_a_visitor_signs_up_on_another_site_and_changes_preferences(
 
 
 @pytest.mark.timeout(300)
+async def test_a_visitor_chooses_lists_on_another_site(
+    browser: Browser, site: Site, shop: OtherSite
+) -> None:
+    rules = "I agree to the rules of the club."
+    await make_list(site, allowed_origins=shop.url, ask_name=True)
+    await site.services.lists.create(
+        "club", "Club", "club@shop.example", consent_text=rules, proof_of_work=True,
+        allowed_origins=shop.url,
+    )  # fmt: skip
+    await site.services.fields.declare("club", [Field("town", public=True, required=True)])
+    lists = [await site.services.lists.get(each) for each in ("shop", "club")]
+    shop.pages["/"] = f"<h1>Shop</h1>{script_snippet(site.url, lists)}"
+    async with window(browser, shop.url) as context:
+        page = await context.new_page()
+        await page.goto("/")
+        frame = page.frame_locator("iframe")
+        await frame.get_by_label("Your email address").fill(READER)
+        await expect(frame.get_by_label("Town")).to_be_hidden(timeout=PATIENCE)
+        await frame.get_by_label("Club", exact=True).check()
+        await frame.get_by_label("Town").fill("Bern")
+        await frame.get_by_label(rules).check()
+        solved = frame.locator("input[name=altcha]")
+        await expect(solved).to_have_value(re.compile("."), timeout=PATIENCE)
+        await frame.get_by_role("button", name="Subscribe").click()
+        await expect(frame.get_by_role("heading")).to_have_text(
+            "Check your email", timeout=PATIENCE
+        )
+    known = await site.services.subscriptions.get("club", READER)
+    assert known.attributes == {"town": "Bern"}
+    assert known.consent.endswith(rules)
+    assert await site.services.subscriptions.slice("shop") == SubscriberSlice([], None)
+
+
+@pytest.mark.timeout(300)
 async def test_a_site_that_is_not_allowed_shows_no_form(
     browser: Browser, site: Site, shop: OtherSite
 ) -> None:
     await make_list(site, allowed_origins="https://www.example.com")
     mailing_list = await site.services.lists.get("shop")
-    shop.pages["/"] = frame_snippet(site.url, mailing_list).replace(' loading="lazy"', "")
+    shop.pages["/"] = frame_snippet(site.url, [mailing_list]).replace(' loading="lazy"', "")
     async with window(browser, shop.url) as context:
         page = await context.new_page()
         refusals: list[str] = []

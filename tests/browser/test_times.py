@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
-from tests.browser.chromium import PATIENCE, window
+from tests.browser.support.chromium import PATIENCE, window
 from tests.integration.usecases.pages import fan_out_whole
 from tests.web.site import Site
 

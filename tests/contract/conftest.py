@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from postroom.storage import Store, Table, open_store
-from tests.services.azurite import Azurite
-from tests.services.postgres import PostgresServer
-from tests.simulation.memory_data import MemoryData
-from tests.simulation.memory_store import MemoryStore
+from tests.services.stores.azurite import Azurite
+from tests.services.stores.postgres import PostgresServer
+from tests.simulation.memory.data import MemoryData
+from tests.simulation.memory.store import MemoryStore
 
 CONNECTION_STRING = "POSTROOM_AZURE_CONNECTION_STRING"
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -28,6 +28,11 @@ class StoreAddress:
     environment: dict[str, str] = field(default_factory=dict)
     memory: MemoryData | None = None
     """The data of the simulation's engine, which no other process can open."""
+
+    @property
+    def connection_string(self) -> str:
+        """The account, on Azure."""
+        return self.environment.get(CONNECTION_STRING, "")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,9 +54,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def address(
-    engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[StoreAddress]:
+def address(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreAddress]:
     """An empty store that nobody else uses."""
     if engine == "memory":
         yield StoreAddress(engine, "memory:", memory=MemoryData(time.time))
@@ -64,12 +67,13 @@ def address(
     else:
         azurite: Azurite = request.getfixturevalue("azurite")
         environment = {CONNECTION_STRING: azurite.connection_string(azurite.fresh_account())}
-        monkeypatch.setenv(CONNECTION_STRING, environment[CONNECTION_STRING])
         yield StoreAddress(engine, "azure://", environment)
 
 
 async def open_at(address: StoreAddress) -> Store:
-    return await open_store(address.url) if address.memory is None else MemoryStore(address.memory)
+    if address.memory is not None:
+        return MemoryStore(address.memory)
+    return await open_store(address.url, address.connection_string)
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ async def test_a_delayed_message_is_not_received_by_its_id(queue: Queue) -> None
     assert await queue.receive_by_id(identity, lease=30) is None
 
 
-async def test_queues_besides_are_not_looked_at(store: Store) -> None:
+async def test_excluded_queues_are_not_looked_at(store: Store) -> None:
     await store.queue("noise").put("x")
     await store.queue("silent").put("x", delay=3600)
     assert await store.wait_for_messages(timeout=0) == {"noise"}
@@ -164,7 +164,7 @@ async def test_queues_besides_are_not_looked_at(store: Store) -> None:
     assert await waiting == {"new"}
 
 
-async def test_many_queues_besides_leave_the_others(store: Store, engine: str) -> None:
+async def test_many_excluded_queues_leave_the_others(store: Store, engine: str) -> None:
     names = [f"queue/{number}" for number in range(12 if engine == "azure" else 150)]
     await asyncio.gather(*(store.queue(name).put("x") for name in names))
     assert await store.wait_for_messages(excluding=names[1:], timeout=5) == {names[0]}

@@ -76,7 +76,7 @@ async def test_a_later_step_sees_what_an_earlier_one_wrote(store: Store, table: 
     assert list(await contents(table)) == ["b"]
 
 
-async def test_messages_are_put_behind_what_was_written(store: Store, queue: Queue) -> None:
+async def test_messages_are_put_after_what_was_written(store: Store, queue: Queue) -> None:
     new = [
         MessageToPut("one", properties={"language": "fr"}),
         MessageToPut("later", delay=3600),

@@ -78,7 +78,7 @@ async def test_a_key_that_cannot_be_kept_everywhere_is_refused(table: Table, key
 
 
 @pytest.mark.parametrize("key", [None, 1, b"bytes"])
-async def test_a_key_is_text(table: Table, key: Any) -> None:
+async def test_a_key_must_be_text(table: Table, key: Any) -> None:
     with pytest.raises(InvalidKey):
         await table.insert(Entity("p", key, {}))
     with pytest.raises(InvalidKey):
@@ -299,6 +299,6 @@ async def test_a_message_that_was_not_received_here_cannot_be_settled(store: Sto
         await store.queue("other").delete(received)
 
 
-async def test_a_blob_is_made_of_bytes(store: Store) -> None:
+async def test_a_blob_must_consist_of_bytes(store: Store) -> None:
     with pytest.raises(InvalidValue):
         await store.container("bodies").put("a.txt", b"", etag="1", new=True)

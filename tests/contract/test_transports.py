@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Parts, Recipient
 from postroom.transport.contract import (
@@ -17,8 +17,8 @@ from postroom.transport.contract import (
     Transport,
     TransportError,
 )
-from tests.services.destinations import LOCAL, REMOTE, Destination, running_destination
-from tests.services.plain_mailing import Notes, TemplatedMailing, kinds, many, recipients
+from tests.services.mail.destinations import LOCAL, REMOTE, Destination, running_destination
+from tests.services.mail.plain_mailing import Notes, TemplatedMailing, kinds, many, recipients
 from tests.services.waiting import BUSY, wait_until
 
 pytestmark = pytest.mark.timeout(60)
@@ -76,7 +76,7 @@ async def test_overlapping_batches_do_not_mix(destination: Destination) -> None:
     assert destination.copies().total() == 100
 
 
-async def test_an_empty_batch_is_no_work(destination: Destination) -> None:
+async def test_an_empty_batch_does_nothing(destination: Destination) -> None:
     assert await destination.transport.send(TemplatedMailing(), [], Notes()) == []
 
 

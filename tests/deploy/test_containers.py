@@ -40,7 +40,7 @@ def test_the_builder_gets_what_the_image_copies_and_nothing_else() -> None:
     assert all((ROOT / source).exists() for source in copied)
 
 
-def test_the_image_asks_for_its_health_where_it_answers() -> None:
+def test_the_image_checks_its_health_where_it_responds() -> None:
     assert f"EXPOSE {PORT}\n" in DOCKERFILE
     assert f"http://127.0.0.1:{PORT}/healthz" in DOCKERFILE
     assert 'CMD ["up"]' in DOCKERFILE

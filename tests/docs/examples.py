@@ -35,8 +35,13 @@ class Example:
 
 def examples_of(page: Path) -> list[Example]:
     """All examples of a page, in their order."""
+    return examples_in(page.read_text())
+
+
+def examples_in(text: str) -> list[Example]:
+    """All examples of a text, in their order."""
     found: list[Example] = []
-    for _, block in _BLOCK.findall(page.read_text()):
+    for _, block in _BLOCK.findall(text):
         command, shown = "", []
         for line in [*map(str.strip, block.replace("\\\n", " ").splitlines()), "$ "]:
             if not line.startswith("$ ") and line != "$":

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from postroom.storage import open_store
-from tests.services.postgres import PostgresServer, program
 from tests.services.postroom import CommandLine
+from tests.services.stores.postgres import PostgresServer, program
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/backup.md"
 
@@ -58,13 +58,13 @@ def _export(line: CommandLine) -> str:
 
 
 def _command(beginning: str) -> str:
-    """The command of the guide that begins so."""
+    """Return the command of the guide that begins like this."""
     [found] = re.findall(rf"`({re.escape(beginning)} [^`]*)`", GUIDE.read_text())
     return str(found)
 
 
 def _run(command: str, instead: Mapping[str, str], folder: Path) -> None:
-    """With what a machine of its own has in place of the guide's words."""
+    """Run a command of the guide, with names of this machine instead of the guide's."""
     words = [instead.get(word, word) for word in shlex.split(command)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/tutorial.md")
 
 _STARTS = re.compile(r"(\S*/)?postroom up|make run")
-# Installation has a test of its own: tests/acceptance/operations/test_wheel.py.
+# Installation has a separate test: tests/acceptance/operations/test_wheel.py.
 _INSTALLS = re.compile(r"(\S*/)?pip install\b|python3 -m venv\b")
 _LOOKS = {"ls", "trace", "events", "show", "check"}
 _PATIENCE = 60.0

@@ -12,6 +12,7 @@ from tests.docs.test_docs import DOCS, PAGES, ROOT
 
 _SOURCE = ROOT / "src/postroom"
 _NAMED = re.compile(r"`((?:src|tests|docs|scripts|deploy|bench|requirements)/[\w./-]+)`")
+_MODULE = re.compile(r"`([\w./-]+\.py)`")
 _PLACEHOLDER = re.compile(r"NAME|NOUN")
 _HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -54,3 +55,16 @@ def _functions(file: Path) -> set[str]:
         elif isinstance(node, _DEFS):
             found.add(node.name)
     return found
+
+
+def test_every_module_that_a_comment_names_exists() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in _python_files()]
+    ends = {file.split("/", start)[-1] for file in files for start in range(file.count("/") + 1)}
+    for file in files:
+        for named in _MODULE.findall((ROOT / file).read_text()):
+            assert named in ends, f"{file} names {named}"
+
+
+def _python_files() -> list[Path]:
+    folders = ("src", "tests", "bench", "scripts")
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]

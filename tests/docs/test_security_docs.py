@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.audience.list_rights import LIST_RIGHTS
+from postroom.domain.audience.lists.list_rights import LIST_RIGHTS
 from postroom.domain.rate_limits import RateLimit
 from postroom.services.accounts.api_keys import SCOPES
 from postroom.services.accounts.second_factor import CODES

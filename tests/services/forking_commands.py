@@ -1,7 +1,7 @@
 """A process that runs `postroom` commands, each in a fork of itself.
 
-Most of what a command costs is to import it. Here that is done once; a command is still a process
-of its own, with its own arguments, folder, environment, input, output and exit status:
+Most of what a command costs is to import it. Here that is done once; a command is still a
+separate process, with its own arguments, folder, environment, input, output and exit status:
 
     python -I tests/services/forking_commands.py
 

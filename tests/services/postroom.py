@@ -29,7 +29,7 @@ sys.exit(child)
 
 
 class ForkingCommands:
-    """A process that runs one command after the other, each as a process of its own."""
+    """A process that runs one command after the other, each as a separate process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

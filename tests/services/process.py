@@ -25,9 +25,9 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="service-starter
 
 @dataclass(slots=True)
 class ServiceProcess:
-    """A program in a process group of its own, that can be started and stopped again and again.
+    """A program in its own process group, which can be started and stopped again and again.
 
-    `is_ready` is asked until it says yes; what the program prints goes to `log`.
+    `is_ready` is called until it returns True; what the program prints goes to `log`.
     """
 
     name: str

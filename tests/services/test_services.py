@@ -14,9 +14,9 @@ from azure.data.tables.aio import TableServiceClient
 from azure.storage.blob.aio import BlobServiceClient
 from azure.storage.queue.aio import QueueServiceClient
 
-from tests.services.azurite import Azurite
-from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.mail.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.stores.azurite import Azurite
+from tests.services.stores.postgres import PostgresServer, running_postgres
 from tests.services.waiting import accepts_connections, wait_until
 
 
@@ -163,7 +163,7 @@ def test_smtp_sink_refuses_a_command_on_request() -> None:
 
 TEST_RUN_THAT_HANGS = """
 import time
-from tests.services.smtp_sink import running_smtp_sink
+from tests.services.mail.smtp_sink import running_smtp_sink
 with running_smtp_sink() as sink:
     print(sink.port, sink.folder, flush=True)
     time.sleep(60)

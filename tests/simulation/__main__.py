@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 
 from tests.simulation.bugs import BUGS
 from tests.simulation.judge import Violation
@@ -16,7 +17,11 @@ from tests.simulation.scenario import Simulation
 from tests.simulation.template import template
 from tests.simulation.times import make_smaller
 
-_AT_ONCE = 50  # seeds, between two collections of garbage
+_AT_ONCE = 50  # seeds that a process is given at a time
+
+_is_found: Event | None = None
+"""Set once a seed has failed after which no other is needed; what the pool has already handed out
+cannot be taken back."""
 
 
 def main() -> int:
@@ -77,6 +82,7 @@ def _find_each_bug(count: int, jobs: int) -> int:
 def _run(first: int, count: int, jobs: int, bug: str | None) -> int:
     """Run these seeds; with a bug, which is planted in the processes that run them, up to the first
     failure."""
+    global _is_found
     if bug is not None:
         print(f"{bug}:")
     began = time.monotonic()
@@ -85,8 +91,10 @@ def _run(first: int, count: int, jobs: int, bug: str | None) -> int:
     schedules: set[int] = set()
     failures: list[str] = []
     ran = 0
+    forking = get_context("fork")
+    _is_found = forking.Event() if bug is not None else None
     plant = BUGS[bug] if bug is not None else None
-    with ProcessPoolExecutor(jobs, get_context("fork"), plant) as pool:
+    with ProcessPoolExecutor(jobs, forking, plant) as pool:
         for some, wrong in pool.map(_run_some, starts, counts):
             schedules |= some
             failures += wrong
@@ -110,14 +118,20 @@ def _run_some(first: int, count: int) -> tuple[set[int], list[str]]:
     schedules: set[int] = set()
     failures: list[str] = []
     for seed in range(first, first + count):
+        if _is_found is not None and _is_found.is_set():
+            break
         simulation = Simulation(seed)
         try:
             simulation.run()
         except Violation as exc:
             failures.append(str(exc))
+            if _is_found is not None:
+                _is_found.set()
         else:
             schedules.add(simulation.loop.schedule)
-    gc.collect()
+        # At once, so that the next one uses the same memory: the processor's caches hold it.
+        del simulation
+        gc.collect()
     return schedules, failures
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
 from postroom.mail.mailing import Recipient
@@ -24,10 +24,10 @@ from postroom.sender import policy
 from postroom.sender.confirmations import Confirmations
 from postroom.sender.journal.journal import JournalledSending
 from postroom.sender.pages import settler
-from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claims
+from postroom.sender.pages.group_claims import Recipients
 from postroom.services import entities
-from postroom.services.messages.checks.unsent_check import UnsentCheck
+from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.sending.page_rows import OWNER, UNTIL, Page, page_from, page_row
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.delivery import QueueService
@@ -66,16 +66,16 @@ def renew_a_lost_claim() -> None:
 
 def resend_at_once_without_limit() -> None:
     _replace(policy, "MOST_COPIES", 1000)
-    _replace(policy, "_DOUBT_PAUSES", (timedelta(0),) * 1000)
+    _replace(policy, "_UNANSWERED_PAUSES", (timedelta(0),) * 1000)
 
 
 def forget_the_mark_of_a_doubt() -> None:
-    doubted = policy.Judge.doubted
+    unanswered = policy.Judge.unanswered
 
     def forgetful(self: policy.Judge, reply: str, before: EmailState) -> EmailState:
-        return msgspec.structs.replace(doubted(self, reply, before), doubts=0)
+        return msgspec.structs.replace(unanswered(self, reply, before), unanswered=0)
 
-    _replace(policy.Judge, "doubted", forgetful)
+    _replace(policy.Judge, "unanswered", forgetful)
 
 
 def hand_over_without_a_mark_in_the_journal() -> None:
@@ -97,6 +97,7 @@ def write_to_people_who_have_left() -> None:
         name: ListName,
         addresses: Collection[Address],
         planned_guid: Callable[[Address], SubscriberGuid],
+        kind: object,
     ) -> dict[Address, Recipient]:
         return {address: Recipient(address, planned_guid(address)) for address in addresses}
 
@@ -127,10 +128,10 @@ def leave_parked_pages_alone() -> None:
 
 
 def edit_what_is_being_sent() -> None:
-    async def check(self: UnsentCheck, message: Message) -> None:
+    async def check(self: MessageStates, message: Message) -> None:
         return
 
-    _replace(UnsentCheck, "check", check)
+    _replace(MessageStates, "check_unsent", check)
 
 
 def retry_jobs_for_ever() -> None:

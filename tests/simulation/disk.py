@@ -9,12 +9,13 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
-from postroom.sender.journal import journal, owned_files, sent_log
+from postroom import owned_files
+from postroom.sender.journal import journal, sent_log
+from tests.simulation.environment import replaced
 from tests.simulation.loop import Process, current_process
 
 _DESCRIPTORS = itertools.count(1000)
@@ -173,6 +174,7 @@ def installed(files: Files) -> Iterator[None]:
         O_CREAT=_O_CREAT,
         O_RDWR=0,
         O_RDONLY=0,
+        O_APPEND=0,
         O_CLOEXEC=0,
         open=files.open,
         close=files.close,
@@ -183,11 +185,11 @@ def installed(files: Files) -> Iterator[None]:
         posix_fallocate=_nothing,
     )
     locks = SimpleNamespace(LOCK_EX=2, LOCK_NB=4, flock=files.flock)
-    with ExitStack() as stack:
-        for module in (journal, sent_log, owned_files):
-            stack.enter_context(mock.patch.object(module, "os", system))
-        stack.enter_context(mock.patch.object(owned_files, "fcntl", locks))
-        stack.enter_context(mock.patch.object(journal, "mmap", SimpleNamespace(mmap=files.mmap)))
-        for module in (journal, sent_log):
-            stack.enter_context(mock.patch.object(module, "make_writable", _nothing))
+    replacements = (
+        *((module, "os", system) for module in (journal, sent_log, owned_files)),
+        (owned_files, "fcntl", locks),
+        (journal, "mmap", SimpleNamespace(mmap=files.mmap)),
+        *((module, "make_writable", _nothing) for module in (journal, sent_log)),
+    )
+    with replaced(replacements):
         yield

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -44,11 +44,21 @@ def predictable(choices: Random) -> Iterator[None]:
         (secrets, "randbelow", choices.randrange),
         (uuid, "uuid4", lambda: uuid.UUID(bytes=choices.randbytes(16), version=4)),
     )
-    with ExitStack() as stack:
-        for module, name, value in replacements:
-            stack.callback(setattr, module, name, getattr(module, name))
-            setattr(module, name, value)
+    with replaced(replacements):
         yield
+
+
+@contextmanager
+def replaced(replacements: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give names of modules other values, for each run: `mock.patch` would take much longer."""
+    before = [getattr(module, name) for module, name, _ in replacements]
+    for module, name, value in replacements:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(replacements, before, strict=True):
+            setattr(module, name, value)
 
 
 class _Log(logging.Handler):
@@ -76,13 +86,13 @@ def logged(
     """Add the product's log to the trace. An exception that it logs was not expected."""
     log = logging.getLogger("postroom")
     handler = _Log(tell, unexpected)
-    before, propagate = log.level, log.propagate
-    log.setLevel(logging.INFO if is_traced else logging.ERROR)
-    log.propagate = False
+    level = logging.INFO if is_traced else logging.ERROR
+    if log.level != level:  # it takes long, and stays as it is for the next run
+        log.setLevel(level)
+    propagate, log.propagate = log.propagate, False
     log.addHandler(handler)
     try:
         yield
     finally:
         log.removeHandler(handler)
-        log.setLevel(before)
         log.propagate = propagate

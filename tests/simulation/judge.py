@@ -12,10 +12,10 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
 from postroom.sender.policy import MOST_COPIES
 from postroom.services import entities
-from postroom.services.messages.sending.outcomes import EmailRecord
-from postroom.services.messages.sending.page_rows import Page, page_from
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.sending.outcomes import EmailRecord, OutcomeService
+from postroom.services.messages.sending.page_rows import Page, PageRows, page_from
 from postroom.storage import Entity
-from postroom.wiring import Services
 from tests.simulation.host import MOST_ATTEMPTS, QUEUES
 from tests.simulation.loop import Process, current_process
 from tests.simulation.store import DirectStore
@@ -31,7 +31,8 @@ class Violation(AssertionError):
 class Judge:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._services = Services(DirectStore(simulation.data))
+        store = DirectStore(simulation.data)
+        self._messages, self._outcomes = MessageRows(store), OutcomeService(PageRows(store))
         self._planned: dict[str, int] = {}
         self._owners: dict[int, str] = {}
         self._final: dict[Address, EmailOutcome] = {}
@@ -145,13 +146,12 @@ class Judge:
     async def current_message(self) -> Message:
         """Return the message as it is in the store, without any wait."""
         assert self.message is not None
-        return await self._services.messages.get(self.message.ref)
+        return await self._messages.get(self.message.ref)
 
     async def check_end(self) -> None:
-        services = self._services
         message = await self.current_message()
-        emails = [each async for each in services.outcomes.emails(message)]
-        counts = await services.outcomes.counts(message)
+        emails = [each async for each in self._outcomes.emails(message)]
+        counts = await self._outcomes.counts(message)
         self._check_everybody(message, emails)
         for email in emails:
             self._check_email(message, email)

@@ -15,7 +15,14 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.batch import BatchEmail, EmailBatch
-from postroom.transport.contract import FaultScope, Result, ResultKind, Transport, Watcher
+from postroom.transport.contract import (
+    ConnectionQuota,
+    FaultScope,
+    Result,
+    ResultKind,
+    Transport,
+    Watcher,
+)
 from tests.simulation.loop import Process, SimulationLoop, current_process
 
 ACCEPTED = Result(ResultKind.ACCEPTED, "250 2.0.0 OK")
@@ -115,7 +122,11 @@ class SimulatedTransport(Transport):
         return self._connections
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         batch = EmailBatch(mailing, recipients, watcher)
         waiting = [BatchEmail(batch, position) for position in range(len(recipients))]

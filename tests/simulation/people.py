@@ -14,6 +14,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import StoreError, StoreOutage
 from postroom.wiring import Services
 from tests.simulation.host import QUEUE
@@ -45,11 +46,10 @@ class People:
         due = clock.now() + timedelta(seconds=self._choices.choice((0, 0, 0.5)))
         bodies = NewBodies("<p>Hello</p>", "Hello")
         create = self._services.messages.create
+        options = SendingOptions(canary=self._simulation.canary)
         while self._message is None:
             with suppress(StoreOutage):
-                self._message = await create(
-                    LIST, SUBJECT, bodies, due, ref=ref, canary=self._simulation.canary
-                )
+                self._message = await create(LIST, SUBJECT, bodies, due, ref=ref, options=options)
         self._judge.message = self._message
 
     async def finish(self) -> None:
@@ -73,19 +73,19 @@ class People:
     # -- actions -----------------------------------------------------------------------------
 
     async def pause(self) -> None:
-        await self._services.messages.pause((await self._current()).ref)
+        await self._services.message_states.pause((await self._current()).ref)
 
     async def resume(self) -> None:
-        await self._services.messages.resume((await self._current()).ref)
+        await self._services.message_states.resume((await self._current()).ref)
 
     async def cancel(self) -> None:
         self._judge.may_be_cancelled = True
-        await self._services.messages.cancel((await self._current()).ref)
+        await self._services.message_states.cancel((await self._current()).ref)
 
     async def edit(self) -> None:
         message = await self._current()
         with suppress(DomainError, StoreOutage):
-            await self._services.messages.pause(message.ref)
+            await self._services.message_states.pause(message.ref)
         await self._services.messages.edit(message.ref, subject="Other news")
 
     async def unsubscribe(self) -> None:
@@ -146,5 +146,5 @@ class People:
             decision = "mark as sent" if was_sent else "send again"
             self._simulation.tell(f"administrator: {email.address}: {decision}")
             with suppress(DomainError, StoreError):
-                await self._services.doubts.decide(message, email.address, was_sent=was_sent)
+                await self._services.in_doubt.decide(message, email.address, was_sent=was_sent)
                 self._judge.decided(email.address, was_sent)

@@ -23,7 +23,7 @@ from tests.simulation.host import Handler, run_host
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Process, SimulationLoop, current_process
 from tests.simulation.mail_server import MailServer, SimulatedTransport
-from tests.simulation.memory_store import MemoryStore
+from tests.simulation.memory.store import MemoryStore
 from tests.simulation.people import People
 from tests.simulation.store import SimulatedData
 from tests.simulation.template import address_of, template
@@ -46,6 +46,7 @@ class Simulation:
         self.data = SimulatedData(self.loop, Random(choices.random()), EPOCH.timestamp())
         self.recipients = choices.choice((1, 2, 3, 4, 5, 7))
         self.data.fill_from(template(self.recipients))
+        self._store = MemoryStore(self.data)  # for all: it keeps nothing but the data
         self.subscribers = {address_of(number) for number in range(self.recipients)}
         self.files = Files()
         self.disks = {machine: Disk() for machine in ("one", "two")}
@@ -164,7 +165,7 @@ class Simulation:
         self.loop.call_for(self.administrator, self.choices.choice(_RESTART_SECONDS), start)
 
     def _services(self) -> Services:
-        return Services(MemoryStore(self.data))
+        return Services(self._store)
 
     def _transport(self) -> SimulatedTransport:
         return SimulatedTransport(self.server, self.loop, self._connections)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
 from postroom.storage import Entity, StoreUnavailable
-from tests.simulation.loop import SimulationLoop, current_process
-from tests.simulation.memory_data import Connection, MemoryData, QueuedMessage
-from tests.simulation.memory_store import MemoryStore
+from tests.simulation.loop import NEXT_STEP, SimulationLoop, current_process
+from tests.simulation.memory.data import Connection, MemoryData, QueuedMessage
+from tests.simulation.memory.store import MemoryStore
 from tests.simulation.times import LEASE
 
 T = TypeVar("T")
@@ -50,9 +49,10 @@ class SimulatedData(MemoryData):
     async def call(self, store: Connection, act: Callable[[], T]) -> T:
         chance = self._random()
         if chance < 0.6:
-            await asyncio.sleep(0)
+            await NEXT_STEP
         else:
-            await self._loop.delay(self._choices.choice(_SHORT if chance < 0.98 else _LONG))
+            times = _SHORT if chance < 0.98 else _LONG
+            await self._loop.delay(times[int(self._random() * len(times))])
         if self.stall_rate and not self.is_healthy and self._random() < self.stall_rate:
             await self._loop.delay(_STALLED)
         if self.is_out:
@@ -63,7 +63,7 @@ class SimulatedData(MemoryData):
         if self.lost_reply_rate and not self.is_healthy and self._random() < self.lost_reply_rate:
             raise StoreUnavailable("the reply was lost (simulated)")
         if self._random() < 0.2:
-            await asyncio.sleep(0)
+            await NEXT_STEP
         return result
 
     def delivery_faults(self) -> tuple[int, float]:

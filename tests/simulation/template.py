@@ -9,7 +9,7 @@ from random import Random
 from postroom.domain.audience.addresses import Address
 from postroom.wiring import Services
 from tests.simulation.environment import EPOCH, predictable
-from tests.simulation.memory_data import MemoryData
+from tests.simulation.memory.data import MemoryData
 from tests.simulation.store import DirectStore
 
 LIST = "news"
@@ -27,7 +27,7 @@ def template(recipients: int) -> MemoryData:
 
     async def fill() -> None:
         services = Services(DirectStore(data))
-        await services.lists.create(LIST, description="News", from_address="news@example.org")
+        await services.lists.create(LIST, description="News", from_address="letters@example.org")
         for number in range(recipients):
             await services.subscriptions.add(LIST, address_of(number), verified=True)
 

@@ -1,4 +1,4 @@
-"""A site of its own for each test that asks."""
+"""A separate site for each test that asks for one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

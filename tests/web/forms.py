@@ -90,7 +90,7 @@ class _Reader(HTMLParser):
 
 
 def forms_in(html: str, address: str) -> list[Form]:
-    """All forms of the page at this address; a button with a target of its own is another one."""
+    """Return the forms of a page; a button with its own target counts as another form."""
     reader = _Reader(address)
     reader.feed(html)
     return reader.forms

@@ -21,6 +21,7 @@ from postroom.web.requests.cookies import CsrfKind, csrf_token
 from postroom.web.serving.connection_guard import ConnectionLimits
 from postroom.web.serving.server import bound_socket, serve
 from postroom.wiring import Services
+from tests.web.forms import forms_in
 
 PASSWORD = "correct horse battery staple"
 SECRET = b"a secret key of the tests, long enough"
@@ -80,6 +81,15 @@ class Visitor:
         flash = r'<p class="flash(?:-text"|" role="status")>(.+?)</p>'
         found = re.search(flash, page.text, re.DOTALL)
         return found[1] if found else ""
+
+    async def undo(self, response: httpx2.Response) -> str:
+        """Press Undo on the page that a form leads to; what the next page says."""
+        assert response.status_code == 303, (response.status_code, problem_in(response))
+        page = await self.get(response.headers["location"])
+        toast = page.text.partition('id="toast"')[2].partition("</div>")[0]
+        [form] = forms_in(toast, "")
+        assert ">Undo</button>" in toast
+        return await self.said(await self.post(form.action, dict(form.fields)))
 
 
 class Site:
@@ -141,7 +151,8 @@ async def running_site(
     listener = bound_socket(loaded)
     stopping = asyncio.Event()
     async with await open_store(loaded.storage.url) as store:
-        context = WebContext(Services(store, Keyring(lambda: [SECRET])), loaded, SECRET)
+        services = Services(store, Keyring(lambda: [SECRET]), given.get("base_url", ""))
+        context = WebContext(services, loaded, SECRET)
         serving = asyncio.create_task(serve(context, listener, stopping, limits))
         site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}", context)
         try:

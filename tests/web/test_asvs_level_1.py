@@ -65,7 +65,7 @@ def test_scripts_write_html_only_where_the_server_rendered_it() -> None:
     assert all("await answer.text()" in each for each in found)
 
 
-async def test_no_answer_lets_another_origin_read_it(site: Site) -> None:
+async def test_no_response_lets_another_origin_read_it(site: Site) -> None:
     """3.4.2: there is no CORS."""
     admin = await site.user()
     key = (await site.services.keys.create()).secret
@@ -78,7 +78,7 @@ async def test_no_answer_lets_another_origin_read_it(site: Site) -> None:
             assert allowed == [], (method, path)
 
 
-async def test_no_path_leads_to_files_beside_ours(site: Site) -> None:
+async def test_no_path_leads_to_files_other_than_ours(site: Site) -> None:
     """5.3.1, 5.3.2, 13.4.1: neither source control, settings and data, nor what was uploaded."""
     admin = await site.user()
     await site.services.store.container("mailbodies").put("page.html", b"<script>1</script>")
@@ -189,7 +189,7 @@ async def _guids(world: World) -> set[str]:
     services = world.site.services
     for number in range(2):
         await services.subscriptions.subscribe(LIST, f"waits-{number}@example.com")
-    found = await services.subscriptions.page(LIST, limit=100)
+    found = await services.subscriptions.slice(LIST, limit=100)
     return {each.guid for each in found.subscribers}
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from html import unescape
 from urllib.parse import parse_qsl, quote, quote_from_bytes
 
 import httpx2
@@ -34,6 +35,7 @@ SHORT = (
     b"\xed\xa0\x80\xed\xb0\x80\xff\xfe\xc3\x28" + MARKER,  # surrogates, and no UTF-8 at all
 )
 LARGE = MARKER + b"x" * 1_000_000
+_ETAGS = re.compile(r'name="etag" value="([^"]*)"')
 _BORDER = b"----a-border-of-the-tests"
 # What is typed into the other fields, so that the hostile one is looked at.
 _ORDINARY = {
@@ -120,9 +122,21 @@ class Place:
             await self._look_again()
         return response
 
+    def told_apart(self, field: str) -> tuple[str, ...]:
+        """Return what the site can tell apart of a field. The editors of several messages send the
+        same to addresses that name no message: those of previews, tests and new messages."""
+        format = dict(self.form.fields).get("format")
+        return (self.form.kind, field) if format is None else (self.form.action, format, field)
+
     async def _look_again(self) -> None:
         """What was saved has another ETag; what is gone is still asked for as it was."""
         page = await self.visitor.get(self.address)
+        found = set(_ETAGS.findall(page.text))
+        if len(found) == 1:  # as on most pages, and thousands of times: it need not be parsed
+            etag = unescape(found.pop())
+            fields = self.form.fields
+            fields[:] = [(name, etag if name == "etag" else text) for name, text in fields]
+            return
         forms = {form.kind: form for form in forms_in(page.text, self.address)}
         self.form = forms.get(self.form.kind, self.form)
 
@@ -147,8 +161,12 @@ async def test_hostile_text_in_every_field_of_every_form(
     places = await all_forms(world)
     assert len(places) > 50, "the forms are not found any more"
     forbidden: Counter[str] = Counter()
+    tried: set[tuple[str, ...]] = set()
     for place in places:
         for field in place.form.names:
+            if (what := place.told_apart(field)) in tried:
+                continue
+            tried.add(what)
             for value in SHORT if place.form.method == "get" else (*SHORT, LARGE):
                 response = await place.send(field, value)
                 check(response, f"{place.form.kind}: {field}: {value[:30]!r}")

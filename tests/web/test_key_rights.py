@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.list_rights import ALL_RIGHTS, ListRight, Rights
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, ListRight, Rights
+from postroom.domain.audience.lists.lists import ListName
 from postroom.web.api.app import ROUTERS
 from postroom.web.api.documenting import RIGHT
 from postroom.web.requests.list_checks import LIST_FIELDS

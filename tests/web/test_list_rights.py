@@ -7,6 +7,7 @@ new view is walked without being named here.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -14,8 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS, ListRight, Rights
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, ListRight, Rights
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -47,6 +48,26 @@ async def member(site: Site, name: str, rights: Rights, email: str = "") -> Visi
     return found
 
 
+async def member_through_a_group(site: Site, name: str, rights: Rights, email: str = "") -> Visitor:
+    """A member who has rights as one of a group only. Another group, whose members are others, has
+    all rights on the other list."""
+    label = "-".join(sorted(rights))
+    found = await site.user(Role.MEMBER, email or f"grouped-{label}@example.org")
+    assert found.user is not None
+    services, foreign = site.services, OTHER if name == LIST else LIST
+    own, others = f"in-{label}", f"out-{label}"
+    for group, list_name, its_rights in ((own, name, rights), (others, foreign, ALL_RIGHTS)):
+        await services.groups.create(group)
+        await services.list_grants.set(f"group:{group}", ListName(list_name), its_rights)
+    await services.groups.add(own, found.user.email)
+    return found
+
+
+Join = Callable[[Site, str, Rights], Awaitable[Visitor]]
+JOINS = pytest.mark.parametrize("join", [member, member_through_a_group])
+"""How somebody gets rights on a list. `test_key_rights.py` walks with keys."""
+
+
 def has_no_secrets(response: httpx2.Response, where: str, asked: str = "") -> None:
     """What the visitor asked for may be said again: it tells them nothing."""
     text = response.text + response.headers.get("location", "")
@@ -72,10 +93,11 @@ def is_about_a_list(view: View) -> bool:
     return view.path.startswith("/lists/{name}") or "{ref}" in view.path
 
 
-async def test_no_view_shows_or_changes_anything_of_a_foreign_list(site: Site) -> None:
+@JOINS
+async def test_no_view_shows_or_changes_anything_of_a_foreign_list(site: Site, join: Join) -> None:
     world = await furnished(site)
     services = site.services
-    visitor = await member(site, OTHER, ALL_RIGHTS)
+    visitor = await join(site, OTHER, ALL_RIGHTS)
     walked = 0
     for view in VIEWS:
         for method in view.methods if view.role is not None else ():
@@ -121,11 +143,12 @@ def filled_or_path(view: View, world: World) -> str:
     return re.sub(r"\{[^}]*\}", "1", view.path)
 
 
-async def test_no_page_and_no_form_tells_about_a_foreign_list(site: Site) -> None:
+@JOINS
+async def test_no_page_and_no_form_tells_about_a_foreign_list(site: Site, join: Join) -> None:
     """Indexes, search, trace, counts and choices leave it out; its forms, as somebody who sees them
     would send them, do not work."""
     world = await furnished(site)
-    visitor = await member(site, OTHER, ALL_RIGHTS)
+    visitor = await join(site, OTHER, ALL_RIGHTS)
     before = await _state(world)
     sent = set[str]()
     for view in VIEWS:
@@ -156,20 +179,21 @@ async def _state(world: World) -> list[object]:
     services = world.site.services
     refs = ("done", "running", "pending", "paused", "cancelled", "draft", "empty", "markdown")
     messages = [await services.messages.get(world.names[each]) for each in refs]
-    page = await services.subscriptions.page(LIST, limit=1000)
+    found = await services.subscriptions.slice(LIST, limit=1000)
     return [
         [(each.ref, each.status, each.subject, each.list_name) for each in messages],
-        page.subscribers,
+        found.subscribers,
         await services.lists.get(LIST),
-        (await services.segments.page(LIST)).segments,
+        (await services.segments.slice(LIST)).segments,
         (await services.fields.get(LIST)).fields.declared,
     ]
 
 
-async def test_every_view_needs_its_own_right(site: Site) -> None:
+@JOINS
+async def test_every_view_needs_its_own_right(site: Site, join: Join) -> None:
     world = await furnished(site)
     for right in ListRight:
-        visitor = await member(site, LIST, frozenset({ListRight.VIEW, right}))
+        visitor = await join(site, LIST, frozenset({ListRight.VIEW, right}))
         refused = 0
         for view in VIEWS:
             if view.right is None or not is_about_a_list(view) or view.path in ENDLESS:
@@ -198,7 +222,7 @@ async def test_only_those_who_may_send_change_a_scheduled_message(site: Site) ->
         assert (await writer.get(f"/messages/{pending}/{path}")).status_code == 403
 
 
-async def test_what_a_foreign_list_says_is_what_no_list_says(site: Site) -> None:
+async def test_a_list_without_rights_looks_like_a_missing_one(site: Site) -> None:
     world = await furnished(site)
     visitor = await member(site, OTHER, ALL_RIGHTS)
     for foreign, missing in (
@@ -258,6 +282,7 @@ async def test_a_member_works_with_their_list(site: Site) -> None:
     assert "/lists/new" not in home.text
     for gone in ("/queues", "/events", "/outbox", "/settings"):
         assert f'href="{gone}"' not in home.text
+    assert 'href="/fields"' not in (await visitor.get("/lists")).text  # it needs the role viewer
     editor = await visitor.get("/messages/new")
     assert "<option selected>one</option>" in editor.text
     assert "two" not in editor.text
@@ -338,7 +363,7 @@ async def test_a_rule_cannot_ask_who_received_a_message_of_a_foreign_list(site: 
             form = {"name": "spy", "rule": f"received {ref}", "email": ANN}
             response = await visitor.post(f"/lists/{OTHER}/{path}", form)
             assert f"here is no message {ref}" in response.text, (path, response.status_code)
-    assert (await site.services.segments.page(OTHER)).segments == []
+    assert (await site.services.segments.slice(OTHER)).segments == []
 
 
 async def test_a_stored_segment_that_asks_about_a_foreign_message_needs_the_right(
@@ -401,7 +426,7 @@ async def test_a_segment_that_asks_about_a_foreign_message_can_be_viewed_changed
 
 
 def test_pages_read_indexes_only_through_what_exists_for_the_user() -> None:
-    past = re.compile(r"services\.(times\b|messages\.page|lists\.(names|page))")
+    past = re.compile(r"services\.(times\b|messages\.slice|lists\.(names|slice))")
     folder = Path(str(files("postroom"))) / "web"
     found = {
         str(each.relative_to(folder))
@@ -409,5 +434,10 @@ def test_pages_read_indexes_only_through_what_exists_for_the_user() -> None:
         for each in (folder / part).rglob("*.py")
         if past.search(each.read_text())
     }
-    # The matrix of rights is for administrators; the other one makes the limited view.
-    assert found == {"admin/accounts/list_matrix.py", "api/key_rights.py"}
+    # The matrix of rights is for administrators; the first of them learns at set-up whether there
+    # are lists; the last one makes the limited view.
+    assert found == {
+        "admin/accounts/list_matrix.py",
+        "admin/accounts/login.py",
+        "api/key_rights.py",
+    }

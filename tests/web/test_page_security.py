@@ -178,7 +178,7 @@ async def test_cookies_are_for_the_server_only_and_behind_tls_for_tls_only(
 
 
 @pytest.mark.parametrize("trusted", ["", "10.9.9.9"])
-async def test_the_word_of_a_proxy_that_is_not_trusted_does_not_count(
+async def test_headers_of_an_untrusted_proxy_do_not_count(
     tmp_path: Path, trusted: str, quick_passwords: None
 ) -> None:
     async with running_site(tmp_path, {"trusted_proxies": trusted}) as site:
@@ -295,7 +295,7 @@ async def test_every_method_that_can_write_needs_the_token(site: Site) -> None:
     assert found == {"GET": 200, "POST": 403, "PROPFIND": 403}
 
 
-async def test_every_answer_has_an_id_that_the_log_knows(site: Site) -> None:
+async def test_every_response_has_an_id_that_is_in_the_log(site: Site) -> None:
     visitor = site.visitor()
     first, second = await visitor.get("/login"), await visitor.get("/nothing-here")
     ids = [each.headers["x-request-id"] for each in (first, second)]
@@ -347,7 +347,7 @@ async def test_behind_tls_browsers_keep_every_cookie_for_this_host_and_come_by_h
         ("https://lists.example", "yes", "max-age=31536000; includeSubDomains"),
     ],
 )
-async def test_an_operator_decides_about_hsts(
+async def test_hsts_can_be_configured(
     tmp_path: Path, base_url: str, setting: str, header: str | None
 ) -> None:
     async with running_site(tmp_path, {"base_url": base_url, "hsts": setting}) as site:

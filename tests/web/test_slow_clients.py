@@ -103,7 +103,9 @@ async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str)
 
 
 @pytest.mark.parametrize("half", ["request line", "headers", "body"])
-async def test_a_byte_now_and_then_does_not_keep_a_connection(tmp_path: Path, half: str) -> None:
+async def test_a_client_that_trickles_bytes_cannot_keep_a_connection(
+    tmp_path: Path, half: str
+) -> None:
     async with running_site(tmp_path, limits=QUICK) as site:
         reader, writer = await connect(site, HALVES[half])
         end = asyncio.create_task(until_closed(reader, 60))
@@ -118,7 +120,7 @@ async def test_a_byte_now_and_then_does_not_keep_a_connection(tmp_path: Path, ha
 
 
 @pytest.mark.parametrize("half", ["nothing", "headers", "body"])
-async def test_the_server_answers_while_one_client_holds_hundreds_of_connections(
+async def test_the_server_responds_while_one_client_holds_hundreds_of_connections(
     tmp_path: Path, half: str
 ) -> None:
     async with (
@@ -130,7 +132,7 @@ async def test_the_server_answers_while_one_client_holds_hundreds_of_connections
         assert await closed(opened, least=ATTACKERS - PATIENT.per_client)
 
 
-async def test_requests_that_are_no_http_do_not_fill_the_log(
+async def test_requests_that_are_not_http_do_not_fill_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

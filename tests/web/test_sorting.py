@@ -228,7 +228,7 @@ async def test_messages_are_sorted_by_subject_list_and_status(site: Site, editor
             name, subject, NewBodies("<p>x</p>"), at + timedelta(days=number)
         )
         refs.append(made.ref)
-    await services.messages.pause(refs[0])
+    await services.message_states.pause(refs[0])
     for query, expected in (
         ("", ["Pears", "apples", "Zebras"]),
         ("sort=-time", ["Zebras", "apples", "Pears"]),

@@ -10,17 +10,17 @@ from urllib.parse import quote
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import EVERY_LIST, ListName, Subscriber
-from postroom.domain.messages.bounces import Bounce, BounceKind, BounceSource
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import EVERY_LIST, ListName, Subscriber
+from postroom.domain.messages.delivery.bounces import Bounce, BounceKind, BounceSource
+from postroom.domain.messages.delivery.providers import Provider
+from postroom.domain.messages.delivery.warm_up import WarmUpPlan
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.hits import PersonHits
 from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.domain.messages.pages import CONFIRM_QUEUE
-from postroom.domain.messages.providers import Provider
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
-from postroom.domain.messages.warm_up import WarmUpPlan
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
@@ -31,6 +31,7 @@ from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.drafts.templates import TemplateContent
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.sending.provider_rates import ProviderLimit
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
@@ -78,6 +79,8 @@ NOT_PAGES = frozenset(
         "/view/html",
         "/messages/{ref}/results.csv",
         "/messages/{ref}/heat-map",
+        "/messages/{ref}/segments",
+        "/messages/{ref}/segments.csv",
         "/results.csv",
         "/home/state",
         "/home/messages",
@@ -206,6 +209,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/lists/{list}/segment",
         "/lists/{list}/segment?segment=new-in-bern",
         "/lists/{list}/segment?segment=nope",
+    ),
+    "/lists/{name}/inactive": (
+        "/lists/{list}/inactive",
+        "/lists/{list}/inactive?days=365",
+        "/lists/{other}/inactive",
     ),
     "/lists/{name}/segment/delete": ("/lists/{list}/segment/delete?segment=new-in-bern",),
     "/lists/{name}/import": ("/lists/{list}/import",),
@@ -375,7 +383,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/settings/alerts": ("/settings/alerts",),
     "/search": ("/search", "/search?q=ann", "/search?q=no+such+thing"),
     "/system/components": ("/system/components",),
-    "/embed": ("/embed", "/embed?list={list}"),
+    "/embed": ("/embed", "/embed?list={list}", "/embed?list={list}&also={shop}"),
     "/api/docs": ("/api/docs",),
 }
 
@@ -391,6 +399,8 @@ FILES: dict[str, tuple[str, ...]] = {
     "/view/html": ("/view/html?ref={done}&key={web_key}",),
     "/home/state": ("/home/state",),
     "/messages/{ref}/results.csv": ("/messages/{done}/results.csv",),
+    "/messages/{ref}/segments": ("/messages/{done}/segments",),
+    "/messages/{ref}/segments.csv": ("/messages/{done}/segments.csv",),
     "/results.csv": ("/results.csv",),
     "/messages/{ref}/heat-map": ("/messages/{done}/heat-map",),
     "/messages/audience": ("/messages/audience?list={list}",),
@@ -573,9 +583,9 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     await settle(services, running, 0, [*kinds, EmailOutcome.IN_DOUBT])
     pending = await _scheduled(site, "For later")
     paused = await _scheduled(site, "Not so fast")
-    await services.messages.pause(paused.ref, "the mail server refuses everybody")
+    await services.message_states.pause(paused.ref, "the mail server refuses everybody")
     cancelled = await _scheduled(site, "Never")
-    await services.messages.cancel(cancelled.ref)
+    await services.message_states.cancel(cancelled.ref)
     names |= {
         "done": done.ref, "running": running.ref, "pending": pending.ref, "paused": paused.ref,
         "cancelled": cancelled.ref, **await _drafts(site), **await _ab_tests(site),
@@ -608,7 +618,9 @@ async def _opened(site: Site) -> str:
     await services.preferences.save(ann, {}, "", tracking=True)
     html = NewBodies('<a href="https://www.example.com/?a=1&b=<2>">Read</a>')
     at, track = datetime.now(UTC), Track.PERSONAL
-    message = await services.messages.create(LIST, "About <you>", html, at, track=track)
+    message = await services.messages.create(
+        LIST, "About <you>", html, at, options=SendingOptions(track=track)
+    )
     message = await fan_out_whole(services.store, message.ref)
     planned = (await services.outcomes.counts(message)).planned
     await settle(services, message, 0, [EmailOutcome.ACCEPTED] * planned)
@@ -699,7 +711,7 @@ async def _import(admin: Visitor, *, confirm: bool) -> str:
 
 async def _until_idle(admin: Visitor, run: str) -> None:
     for _ in range(600):
-        found = admin.site.context.import_runs.find(LIST, run)
+        found = await admin.site.context.import_runs.find(LIST, run)
         if found is not None and not found.is_running:
             return
         await asyncio.sleep(0.05)

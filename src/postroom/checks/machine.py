@@ -1,4 +1,5 @@
-"""This machine: variables, the secret key, the data folder, its disk, and who can read it."""
+"""This machine: variables, the secret key, the data folder, its disk, who can read it, and the
+applications of `postroom.toml`."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
-from postroom.checks.findings import Finding, FindingState
+from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.disk_space import FolderSpace, find_shortage
 from postroom.domain.units import show_size
 from postroom.encryption import KEY_FILE
 from postroom.folders import is_private, nearest_existing
 from postroom.services.operations.disk_space import measure
+from postroom.services.queues.app_files import AppFileError, read_apps_file
 from postroom.settings import FILE, SETTINGS, Settings
 
 # A million emails with their records take about half of this.
@@ -37,6 +39,17 @@ def _ignored(name: str, nearest: list[str]) -> Finding:
     return Finding(
         "settings", FindingState.WARNING, f"{name} is not a setting and is ignored", advice
     )
+
+
+def check_applications(file: Path) -> list[Finding]:
+    """Check the applications in a `postroom.toml`. A file without any needs no finding."""
+    try:
+        paths = [each.path for each in read_apps_file(file)]
+    except AppFileError as exc:
+        advice = "Correct it: hosts do not start with it."
+        return [Finding("applications", FindingState.ERROR, one_line(exc), advice)]
+    text = f"those of {file.name} can run: {', '.join(paths)}"
+    return [Finding("applications", FindingState.OK, text)] if paths else []
 
 
 def check_secret_key(settings: Settings) -> Finding:

@@ -32,7 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "inbound": (
             "operations.parts:inbound",
-            "Receive bounces from a mail server, or fetch them from a mailbox.",
+            "Receive bounces, or fetch them from a mailbox.",
         ),
         "events": (
             "operations.events:events",
@@ -53,7 +53,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "field": ("audience.fields:fields", "Manage the fields of a list."),
         "segment": (
             "audience.segments:segments",
-            "Manage the segments of a list: named rules that select subscribers.",
+            "Manage segments: named rules that select subscribers.",
         ),
         "suppression": (
             "audience.suppressions:suppressions",
@@ -72,14 +72,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "dkim": ("messages.dkim:dkim", "Manage the DKIM keys that sign emails."),
         "provider": (
             "messages.providers:providers",
-            "Show how fast providers accept emails, and limit that.",
+            "Show how fast providers accept emails, and limit the rate.",
         ),
         "warmup": (
             "messages.warm_ups:warm_ups",
             "Plan how many emails per day a new domain or IP address sends.",
         ),
         "bounce": ("audience.bounces:bounces", "Receive bounces and complaints."),
-        "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
+        "trace": ("audience.personal_data:trace", "Show everything that happened to one address."),
     },
     "Access": {
         "user": ("accounts.users:users", "Manage who can log in."),
@@ -101,7 +101,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "cost": (
             "operations.cost:cost",
-            "Estimate the monthly cost of Azure Storage, without the machines that send.",
+            "Estimate the monthly cost of Azure Storage.",
         ),
         "table": ("operations.store:tables", "Inspect tables."),
         "blob": ("operations.store:blobs", "Inspect blobs."),
@@ -151,7 +151,7 @@ class LazyGroup(click.Group):
 def postroom() -> None:
     """Run your own mailing lists.
 
-    Postroom keeps lists of subscribers and sends each message to every verified subscriber once.
+    Postroom keeps lists of subscribers and sends each message to every confirmed subscriber once.
     It starts with one file and grows to many machines by changing one URL.
     """
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.appearance import Colour, readable_on, text_on
+from postroom.domain.audience.lists.appearance import Colour, readable_on, text_on
 from postroom.domain.languages import LANGUAGES
 from postroom.mail.bodies.documents import DEFAULT_FONT
 from postroom.translations import Translator
@@ -39,7 +39,7 @@ class EmailBrand(msgspec.Struct, frozen=True):
 
 
 def brand_values(brand: EmailBrand) -> dict[str, str]:
-    """Return what `{% brand NAME %}` stands for, as HTML."""
+    """Return the value of `{% brand NAME %}`, as HTML."""
     colour = brand.colour or DEFAULT_COLOUR
     button_colour = brand.button_colour or colour
     _ = Translator(brand.language)
@@ -70,5 +70,5 @@ def brand_values(brand: EmailBrand) -> dict[str, str]:
 
 
 def _lines(text: str) -> str:
-    """Return text as HTML; braces in it are braces."""
+    """Return text as HTML; braces in it are literal."""
     return html.escape(text).replace("{", "&#123;").replace("\n", "<br>\n")

@@ -10,11 +10,11 @@ import msgspec
 from postroom.composing.layouts import Layout, partial
 
 PICTURE: Final = "https://pictures.example/header.png"
-"""Stands for the picture of an example: it is nowhere."""
+"""Stands for the picture of an example: there is no such file."""
 
 
 class BuiltInTemplate(msgspec.Struct, frozen=True):
-    """A template with the words of its gallery, and an example that shows it."""
+    """A template with its description in the gallery, and an example that shows it."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ _ALL: Final = (
     BuiltInTemplate(
         "letter",
         "Plain letter",
-        "Looks like an email that a person wrote: your logo, your words, a quiet footer.",
+        "Looks like a personal email: your logo, your words, a quiet footer.",
         example="""\
 Dear members,
 

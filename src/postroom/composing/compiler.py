@@ -1,4 +1,4 @@
-"""`compile_source`: what an author wrote becomes the HTML and the text of an email."""
+"""`compile_source` turns what an author wrote into the HTML and the text of an email."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ _NO_TITLE: Final = "<title></title>"
 LARGEST_SOURCE: Final = 500_000
 """Characters. Gmail shows 102 KB of an email; authors of HTML may exceed that, if they must."""
 
+_BRACES: Final = re.compile(r"\{\{[^{}\r\n]*\}\}|\{%[^{}\r\n]*%\}")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _INLINED: Final = re.compile(r'<mj-style inline="inline">(.*?)</mj-style>', re.DOTALL)
 
@@ -75,7 +76,7 @@ def compile_source(
     layout: Layout | None = None,
     rules: Mapping[str, FieldRule] = RULES,
 ) -> Compiled:
-    """Compile a source, within a template if there is one. Raise nothing for a bad source. `rules`
+    """Compile a source, within a template if there is one. Never raises for a bad source. `rules`
     are the merge fields that may be used."""
     return Compilation(source, format, brand, layout, rules).run()
 
@@ -124,8 +125,8 @@ class Compilation:
             case MessageFormat.BLOCKS:
                 return self._blocks()
             case MessageFormat.HTML if self._layout is None:
-                # Authors of HTML are their own designers: of theirs, only scripts and the like are
-                # removed, when it is sent.
+                # Authors of HTML are their own designers: only scripts and the like are removed,
+                # when the message is sent.
                 check_fields("html", self._source, self._rules)
                 check_places(self._source, self._rules)
                 return self._source  # `compile_mailing` makes a document of a fragment
@@ -188,8 +189,13 @@ class Compilation:
         if self._layout:
             slots, begin = split_front_matter(self._source, self._findings)
             check_slots(self._layout, slots, self._findings)
-        check_fields("body", self._source, self._rules)  # where the author sees them
-        check_outside_rows("body", self._source)
+        try:
+            check_fields("body", self._source, self._rules)  # where the author sees them
+            check_outside_rows("body", self._source)
+        except Invalid:
+            if self._format is MessageFormat.MJML:
+                self._report_unknown_tags(begin)
+            raise
         hidden = self._fields.hide(self._source[begin:])
         self._index = lambda at: begin + hidden.original_index(at)
         if self._format is MessageFormat.MJML:
@@ -197,7 +203,7 @@ class Compilation:
         return self._html_content(hidden.text, slots)
 
     def _mjml(self, text: str, slots: Mapping[str, str]) -> str:
-        tree = parse(text, self._findings)
+        tree = parse(text, self._findings, self._fields)
         if self._layout is None:
             mjml.check(tree, self._findings)
             return "" if self._findings.has_errors else self._to_html(tree)
@@ -205,6 +211,16 @@ class Compilation:
             return self._refused("MJML needs a template in MJML")
         mjml.check(tree, self._findings, within="mj-body")
         return self._in_layout(self._layout, Filling(self._brand, slots), tree.children)
+
+    def _report_unknown_tags(self, begin: int) -> None:
+        """Report the unknown tags of MJML whose merge fields are refused: authors see both."""
+        source = _BRACES.sub(lambda found: "x" * len(found[0]), self._source)
+        problems = Findings(source, lambda at: begin + at)
+        within = "mj-body" if self._layout else ""
+        mjml.check(parse(source[begin:], problems), problems, within=within)
+        for each in problems.sorted():
+            if each.code == mjml.UNKNOWN_TAG:
+                self._findings.add_at(each.level, each.code, each.text, each.line, each.column)
 
     def _html_content(self, text: str, slots: Mapping[str, str]) -> str:
         if self._format is MessageFormat.HTML and is_document(text):
@@ -292,9 +308,10 @@ def check_layout(layout: Layout) -> list[ContentFinding]:
         return list(findings.sorted())
     source = masked(layout, EmailBrand(), findings)
     if layout.format is LayoutFormat.MJML:
-        hidden = HiddenFields().hide(source)
+        fields = HiddenFields()
+        hidden = fields.hide(source)
         findings.use_index(hidden.original_index)
-        mjml.check(parse(hidden.text, findings), findings, content_tag=True)
+        mjml.check(parse(hidden.text, findings, fields), findings, content_tag=True)
     else:
         for each in hostile_content(source, own_host=""):
             findings.error("hostile", f"{each.what} is not allowed in emails", each.start)
@@ -306,7 +323,7 @@ def layout_tree(
 ) -> Node:
     """Return the tree of a template, filled and with the content in its place."""
     source = fields.hide(filling.fill(layout.source, problems)).text
-    tree = parse(source, problems)
+    tree = parse(source, problems, fields)
     root = tree.find("mjml")
     if root is not None and root.find("mj-head") is None:
         head = parse(filling.fill(partial("head"), problems), problems)

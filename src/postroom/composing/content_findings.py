@@ -11,7 +11,7 @@ import msgspec
 from postroom.mail.personal.positions import line_and_column
 
 MOST_FINDINGS: Final = 100
-"""More would help nobody, and each takes longer to find than the one before."""
+"""A longer list would not help, and each finding takes longer than the one before."""
 
 
 class Level(StrEnum):
@@ -37,8 +37,8 @@ class ContentFinding(msgspec.Struct, frozen=True):
 class Findings:
     """Collects the findings about one source, whose positions they name.
 
-    `index` returns the index in that source for the one that a finding is about, if what is looked
-    at is not quite the source.
+    If the text that is examined differs from the source, `index` maps an index in that text to one
+    in the source.
     """
 
     def __init__(self, source: str, index: Callable[[int], int] = lambda at: at) -> None:

@@ -32,7 +32,7 @@ def compile_example(layout: Layout, brand: EmailBrand, name: str = "") -> Compil
 
 
 def example_html(layout: Layout, brand: EmailBrand, name: str = "") -> str:
-    """Return the HTML of the example as a reader sees it. Nothing has to be loaded."""
+    """Return the HTML of the example as a recipient sees it. It loads nothing."""
     values = {
         "email": "subscriber@example.com",
         "list_description": html.escape(brand.name or "Our newsletter"),

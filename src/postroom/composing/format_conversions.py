@@ -41,7 +41,7 @@ def convert(
     MJML and HTML contain the template; blocks still need it.
     """
     if given not in NEXT:
-        raise Invalid("format", "HTML cannot be converted: it is the last format")
+        raise Invalid("format", "HTML cannot be converted to another format")
     compiled = compile_source(source, given, brand, layout, ANY_FIELD)
     if compiled.errors:
         raise Invalid("body", str(compiled.errors[0]))

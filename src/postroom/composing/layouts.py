@@ -5,7 +5,7 @@ A template is MJML or HTML. It may contain:
 | | |
 |---|---|
 | `{% slot content %}` | the message itself; in MJML directly in `<mj-body>` or `<mj-wrapper>` |
-| `{% slot title %}`, `{% slot title \\| default: "News" %}` | a line that the message brings |
+| `{% slot title %}`, `{% slot title \\| default: "News" %}` | a line that the message provides |
 | `{% brand colour %}` | a value of the list's brand: see `brand.py` |
 | `{% footer %}` | links, postal address and the unsubscribe link, in MJML |
 | `when="slot picture"`, `when="brand logo_url"` | on a tag of MJML, left out if that is empty |
@@ -52,7 +52,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class SlotUse(msgspec.Struct, frozen=True):
-    """A slot that a template has, besides its content."""
+    """A slot that a template has, in addition to its content."""
 
     name: str
     is_required: bool = True
@@ -127,7 +127,7 @@ class Filling:
         if found is None:
             findings.error(
                 "condition",
-                f'when must be like "slot picture" or "brand logo_url", not {condition!r}',
+                f'when must look like "slot picture" or "brand logo_url", not {condition!r}',
                 node.start,
             )
             return True
@@ -198,6 +198,6 @@ def split_front_matter(source: str, findings: Findings) -> tuple[dict[str, str],
         if entry:
             slots[entry[1]] = entry[2]
         elif line.strip():
-            findings.error("front-matter", "a line between --- must be like name: value", at)
+            findings.error("front-matter", "a line between --- must look like name: value", at)
         at += len(line)
     return slots, found.end()

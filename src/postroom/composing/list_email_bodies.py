@@ -1,4 +1,4 @@
-"""The emails of a list in its own words: Markdown becomes an email in the list's brand."""
+"""Emails that a list has reworded: Markdown becomes an email in the list's brand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from postroom.composing.markdown import markdown_to_html
 from postroom.composing.protection import HiddenFields
 from postroom.composing.sanitising import sanitise
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.list_emails import ListEmail, ListEmailKind
+from postroom.domain.audience.lists.brand import Brand
+from postroom.domain.audience.lists.list_emails import ListEmail, ListEmailKind
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.branded_frame import BrandedFrame
 from postroom.mail.bodies.plaintext import text_from_html
@@ -27,7 +27,7 @@ UNCONFIRMED_RULES: Final[Mapping[str, FieldRule]] = {
     CONFIRM_URL: FieldRule(is_link=True),
 }
 """Merge fields of the confirmation. What a stranger entered in other fields is not sent to an
-address that may be somebody else's."""
+address that may be someone else's."""
 
 _IN_SUBJECT: Final = {"list_description": FieldRule()}
 

@@ -1,8 +1,8 @@
 """Merge fields and the markers of conditions on their way through parsers that would mangle them.
 
-`[x]({{ unsubscribe_url }})` is no link in Markdown, and quotes in a default would end an attribute.
-So every field is a single word while a source is compiled. A marker is a word, too; where only
-blocks are allowed, it is a comment with that word.
+`[x]({{ unsubscribe_url }})` is not a link in Markdown, and quotes in a default would end an
+attribute. So every field is a single word while a source is compiled. A marker is a word, too;
+where only blocks are allowed, it is a comment with that word.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HiddenFields:
 
     def __init__(self, rules: Mapping[str, FieldRule] = ANY_FIELD) -> None:
         self._rules = rules
-        self._prefix = f"field{secrets.token_hex(6)}n"  # nobody can write it by chance
+        self._prefix = f"field{secrets.token_hex(6)}n"  # cannot occur by chance
         self._pattern = re.compile(rf"(?:<!--)?{self._prefix}(\d+)z(?:-->)?", re.IGNORECASE)
         self._line = re.compile(rf"^[ \t]*({self._prefix}(\d+)z)[ \t]*$", re.MULTILINE)
         self._fields: Final[list[MergeField | Marker]] = []
@@ -103,6 +103,14 @@ class HiddenFields:
         found = self._pattern.fullmatch(hidden.strip())
         marker = self._fields[int(found[1])] if found else None
         return marker if isinstance(marker, Marker) else None
+
+    def markers_in(self, hidden: str) -> list[tuple[int, str]]:
+        """Return the markers that a hidden text consists of, with their places; none if it has
+        anything else than spaces between them."""
+        found = list(self._pattern.finditer(hidden))
+        if self._pattern.sub("", hidden).strip() or None in [self.marker_in(e[0]) for e in found]:
+            return []
+        return [(each.start(), each[0]) for each in found]
 
     def _as_comment(self, found: re.Match[str]) -> str:
         is_marker = isinstance(self._fields[int(found[2])], Marker)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from postroom.composing.complexity import find_excess
 from postroom.composing.content_findings import Findings
 from postroom.mail.bodies.web_addresses import scheme_of
+
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:-]*)")
+_VOID: Final = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
+)
+# The next one ends these, so authors need not close them.
+_CLOSE_THEMSELVES: Final = frozenset(
+    {"dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th", "thead", "tr"}
+)
+_DEEPEST: Final = 100
+_MOST_TAGS: Final = 200_000
+
 
 TAGS: Final = frozenset(
     {"a", "abbr", "address", "b", "bdi", "bdo", "big", "blockquote", "br", "caption"}
@@ -46,7 +58,6 @@ _STYLES: Final = frozenset(
 )
 SCHEMES: Final = frozenset({"http", "https", "mailto", "tel", "sms"})
 _IN_SRCSET: Final = frozenset({"", "http", "https"})
-_TAG = re.compile(r"<([A-Za-z][A-Za-z0-9:-]*)")
 _IN_TABLE = re.compile(r"\s*<(?:tr|tbody|thead|tfoot|caption|colgroup)\b", re.IGNORECASE)
 
 
@@ -65,7 +76,7 @@ class Sanitised(msgspec.Struct, frozen=True):
         if self.excess is not None:
             findings.error(
                 "too-complex",
-                "there are too many tags, or too many within each other: use fewer",
+                "there are too many tags, or they are nested too deeply: use fewer",
                 begin + self.excess,
             )
         for name, at in self.removed:
@@ -76,13 +87,38 @@ def sanitise(html: str) -> Sanitised:
     """Return well-formed HTML without scripts and the like."""
     if "<" not in html and "&" not in html:
         return Sanitised(html)
-    if (excess := find_excess(html)) is not None:
+    if (excess := _find_excess(html)) is not None:
         return Sanitised("", excess=excess)
     in_table = _IN_TABLE.match(html) is not None
     cleaned = _clean(f"<table>{html}</table>" if in_table else html)
     if in_table:
         cleaned = cleaned.removeprefix("<table>").removesuffix("</table>")
     return Sanitised(cleaned, tuple(_removed(html, cleaned)))
+
+
+def _find_excess(html: str) -> int | None:
+    """Return where HTML becomes too deep or too large to be read safely; None if it does not.
+
+    The libraries that read it build trees by recursion, so that a few hundred kilobytes of unclosed
+    tags would end the whole process, and unclosed tags such as `<b>` are repeated in every
+    following paragraph.
+    """
+    open_tags: Counter[str] = Counter()
+    depth = size = 0
+    for found in _TAG.finditer(html):
+        name = found[2].lower()
+        if name in _VOID or name in _CLOSE_THEMSELVES:
+            size += 1 + depth
+        elif not found[1]:
+            open_tags[name] += 1
+            depth += 1
+            size += 1 + depth
+        elif open_tags[name]:
+            open_tags[name] -= 1
+            depth -= 1
+        if depth > _DEEPEST or size > _MOST_TAGS:
+            return found.start()
+    return None
 
 
 def _clean(html: str) -> str:
@@ -107,10 +143,16 @@ def _checked_srcset(_: str, name: str, value: str) -> str | None:
 
 
 def _removed(before: str, after: str) -> list[tuple[str, int]]:
-    kept = Counter(name.lower() for name in _TAG.findall(after))
+    kept = {name for name, _ in _opened(after)}
     removed: dict[str, int] = {}
-    for found in _TAG.finditer(before):
-        name = found[1].lower()
-        if name not in TAGS and not kept[name]:
-            removed.setdefault(name, found.start())
+    for name, at in _opened(before):
+        if name not in TAGS and name not in kept:
+            removed.setdefault(name, at)
     return list(removed.items())
+
+
+def _opened(html: str) -> Iterator[tuple[str, int]]:
+    """Yield the name of each tag that begins an element, and where it is."""
+    for found in _TAG.finditer(html):
+        if not found[1]:
+            yield found[2].lower(), found.start()

@@ -1,7 +1,7 @@
 """How much disk space must be free before a new message starts.
 
-Records of the emails and the senders' journals grow while a message is sent. A message that is not
-started because of little space can wait; one that runs into a full disk stops in the middle.
+Records of the emails and the senders' journals grow while a message is sent. A message that has not
+started can wait for space; one that runs into a full disk stops halfway.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ the mark, they would stop and start again and again, with an alert each time."""
 
 
 class SpaceMark(msgspec.Struct, frozen=True):
-    """The low-space mark: bytes, a share of the disk, or the smaller of both. 5 % of a large disk
+    """The low-space mark: bytes, a share of the disk, or the smaller of both. 5% of a large disk
     is plenty, and a small disk may not even have 200 MB. Without either there is no mark."""
 
     size: int | None = None
@@ -42,7 +42,7 @@ class FolderSpace(msgspec.Struct, frozen=True):
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """A folder whose disk has too little space; `needed` is what must be free to start messages."""
+    """A folder whose disk has too little space; `needed` bytes must be free to start messages."""
 
     folder: str
     free: int
@@ -55,8 +55,8 @@ class Shortage(msgspec.Struct, frozen=True):
 def find_shortage(
     spaces: Iterable[FolderSpace], mark: SpaceMark, *, was_short: bool = False
 ) -> Shortage | None:
-    """Return the folder with the greatest lack of space, or None if messages may start. If they
-    are waiting already (`was_short`), a little more than the mark must be free."""
+    """Return the folder that lacks the most space, or None if messages may start. If they are
+    waiting already (`was_short`), a little more than the mark must be free."""
     found = []
     for each in spaces:
         needed = mark.needed(each.total)

@@ -91,7 +91,7 @@ class NotAllowed(DomainError):
 
 
 class NoListRight(DomainError):
-    """Somebody sees a list, but lacks a right on it."""
+    """A user or key can see a list, but lacks a right on it."""
 
     def __init__(self, right: str, list_name: str = "") -> None:
         where = f"the list {list_name!r}" if list_name else "a list"

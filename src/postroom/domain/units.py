@@ -50,7 +50,7 @@ def show_size(count: int) -> str:
 
 
 def is_skipped(local: datetime, zone: tzinfo | None = None) -> bool:
-    """Return whether clocks skip this time, which has no zone of its own.
+    """Return whether clocks skip this time, given without a zone.
 
     `zone` None stands for the zone of this machine. `OverflowError` near the ends of time.
     """

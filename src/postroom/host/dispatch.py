@@ -10,7 +10,7 @@
 | 6    | failed: released or moved, in one step          | nothing is left to do                  |
 
 The lease is short and renewed, so that a killed host does not keep its messages for long. Messages
-that were not begun are given back without counting an attempt.
+that were not begun are returned without counting an attempt.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Dispatcher(Runner):
     def __init__(
         self, app: App, context: RunnerContext, faulted: Callable[[App, str], None]
     ) -> None:
-        """`faulted` is called with a queue that must not be served any more."""
+        """`faulted` is called with a queue that must no longer be served."""
         super().__init__(app, context)
         self._faulted = faulted
         self._lease = context.settings.lease
@@ -58,7 +58,7 @@ class Dispatcher(Runner):
         self._renewing: dict[HandedMessage, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._deciding: set[tuple[str, str]] = set()  # those that may stop their queue
-        self._suspects: deque[HandedMessage] = deque()  # wait for a process of their own
+        self._suspects: deque[HandedMessage] = deque()  # wait for a separate process
 
         self._scale_at = 0.0
         self._failures = 0
@@ -99,7 +99,7 @@ class Dispatcher(Runner):
     async def _take(self, limit: int) -> None:
         """Receive up to `limit` messages of the next queue, and deliver them."""
         queue = next(iter(self.queues))
-        self.queues[queue] = self.queues.pop(queue)  # next time the others first
+        self.queues[queue] = self.queues.pop(queue)  # next time, the others come first
         if self._is_deciding(queue):
             await asyncio.sleep(_DECIDE_SECONDS)
             return
@@ -155,11 +155,11 @@ class Dispatcher(Runner):
         handed = HandedMessage(message, self._clock() + self._lease)
         self._held[message.queue, message.id] = handed
         if message.queue not in self.queues or self._is_deciding(message.queue):
-            self.returned(handed)  # the queue was taken from us meanwhile
+            self.returned(handed)  # the queue was taken from us in the meantime
             return
         try:
             result = await self._context.queues.check_before_delivery(message, self.app)
-            is_suspect = result is None and await self._context.queues.has_crashed(message)
+            is_suspect = result is None and await self._context.queues.attempts.has_crashed(message)
         except LeaseLost:  # it took too long: another host has it
             del self._held[message.queue, message.id]
         except StoreError as exc:
@@ -309,7 +309,7 @@ class Dispatcher(Runner):
     async def _until_settled(
         self, handed: HandedMessage, act: Callable[[QueueMessage], Awaitable[None]]
     ) -> None:
-        """Do it with retries, as long as the message is ours."""
+        """Make a call with retries, as long as the message is ours."""
         began, failures = self._clock(), 0
         again: QueueMessage | None = None
         try:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from postroom.errors import PostroomError
 from postroom.host.wire import WorkerSpec
 
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
@@ -26,6 +27,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 # Loaded before any fork, so that a child need not search for it.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class CannotBecome(PostroomError):
+    """A process cannot run as this user: there is none, or this one has no right to."""
 
 
 def _prctl(option: int, argument: int | bytes) -> None:
@@ -146,14 +151,14 @@ def _set_cpu(seconds: int) -> None:
 
 
 def become(user: str) -> None:
-    """Run as this user from now on. `LookupError` if there is none, `PermissionError`."""
+    """Run as this user from now on. `CannotBecome`."""
     try:
         found = pwd.getpwnam(user)
     except KeyError:
-        raise LookupError(f"this machine has no user {user!r}") from None
+        raise CannotBecome(f"this machine has no user {user!r}") from None
     if os.geteuid() != found.pw_uid:
         if os.geteuid() != 0:
-            raise PermissionError(f"only a host that runs as root can start processes of {user}")
+            raise CannotBecome(f"only a host that runs as root can start processes of {user}")
         parent = os.getppid()
         os.initgroups(user, found.pw_gid)
         os.setgid(found.pw_gid)

@@ -155,7 +155,7 @@ class Runner(ABC):
         self.pool.tick()
 
     async def _tending(self, work: Awaitable[T]) -> T:
-        """Wait for the store, and tend the processes meanwhile."""
+        """Wait for the store, and tend the processes while waiting."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait([task], timeout=_TEND_SECONDS)

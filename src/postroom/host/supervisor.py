@@ -6,7 +6,7 @@ that no arrival is missed. Every few seconds everything is read again: nothing m
 single event.
 
 On SIGTERM it takes no more messages, processes finish messages in progress up to their drain limit,
-other messages are given back without counting an attempt, and its row and bell are removed.
+other messages are returned without counting an attempt, and its row and bell are removed.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class Supervisor:
 
     async def _take_over(self) -> None:
         """Start senders for pages that are still leased by senders of an earlier host: they can
-        settle these at once."""
+        settle these immediately."""
         for runner in self._runners.values():
             if runner.app.serve:
                 queue = "/".join(part for part in runner.app.path.split("/") if part)

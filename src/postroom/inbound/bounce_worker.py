@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.delivery.bounces import BOUNCE_QUEUE
 from postroom.services.audience.bounces.intake import RECIPIENT, SOURCE
 from postroom.services.audience.bounces.processing import BounceProcessing, parse_source
+from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
-POISON_QUEUE: Final = f"{BOUNCE_QUEUE};poison"
 _AT_ONCE = 16
 _MOST_ATTEMPTS = 6
 _WAIT_SECONDS = 5.0
@@ -80,23 +79,18 @@ class BounceWorker:
             recipient = item.properties.get(RECIPIENT, "")
             await self._processing.process(item.body, source, recipient, item.enqueued_at)
         except Invalid as exc:
-            await self._set_aside(item, exc)
+            await move_to_poison(self._queue, item, exc)
         except (StoreOutage, LeaseLost):
             raise
-        except Exception as exc:  # one mail must not stop the others
+        except Exception as exc:  # one email must not stop the others
             log.exception("a bounce could not be recorded: %s", item.body)
             if item.dequeue_count >= _MOST_ATTEMPTS:
-                await self._set_aside(item, exc)
+                await move_to_poison(self._queue, item, exc)
             else:
                 delay = _FIRST_DELAY * 4 ** (item.dequeue_count - 1)
                 await self._queue.release(item, delay=delay)
         else:
             await self._queue.delete(item)
-
-    async def _set_aside(self, item: QueueMessage, why: Exception) -> None:
-        log.error("a bounce is set aside in %s: %s", POISON_QUEUE, why)
-        properties = {**item.properties, "error": str(why)[:1000]}
-        await self._queue.move(item, POISON_QUEUE, properties=properties)
 
     async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
         arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))

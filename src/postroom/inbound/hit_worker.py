@@ -12,27 +12,32 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom import clock
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.hits import HIT_QUEUE, HitBatch, PersonHits
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.results.engagement import Engagement, EngagementRows
-from postroom.services.audience.results.hit_counting import HitCounter, is_ripe
+from postroom.services.audience.results.hit_counting import HitCounter
 from postroom.services.audience.results.personal_hits import PersonalHits
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
-POISON_QUEUE: Final = f"{HIT_QUEUE};poison"
 JUDGE_AFTER: Final = 60.0
 _AT_ONCE: Final = 32
 _MOST_HELD: Final = 2000  # items of up to 400 hits
+# How far ripe hits may lie apart before they are counted, in times that hits are held. If a process
+# dies, everything that it holds has been attempted once more, and is poison after six attempts.
+_MOST_AHEAD: Final = 3.0
 _LEASE: Final = 300.0  # of an item, which is held for a minute
 _LOOK_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 5.0
@@ -42,22 +47,18 @@ _UNFINISHED: Final = (
     f"{_MOST_ATTEMPTS} attempts ended without a result, because their process ended"
 )
 # A web server that got no reply puts a batch again, at most for this long.
-_BATCHES_KEPT: Final = 600.0
+_BATCHES_KEPT: Final = timedelta(minutes=10)
 
 
 class _Held(msgspec.Struct):
     item: QueueMessage
     batch: HitBatch
     received_at: float
+    newest: float
+    """When the last of its hits was."""
     sums: dict[MessageRef, Engagement] | None = None
     """What it adds: computed once, because then its visits are known."""
     people: Mapping[MessageRef, Mapping[SubscriberGuid, PersonHits]] = {}
-
-
-class _CountedBatch(msgspec.Struct, frozen=True):
-    ref: MessageRef
-    batch: str
-    at: float
 
 
 class HitWorker:
@@ -77,7 +78,8 @@ class HitWorker:
         self._judge_after = judge_after
         self._counter = HitCounter()
         self._held: list[_Held] = []
-        self._counted: list[_CountedBatch] = []
+        self._counted: dict[MessageRef, datetime] = {}
+        """Messages whose hits were counted, and since when their batches are to be forgotten."""
         self._iterations = 0
 
     @property
@@ -96,9 +98,10 @@ class HitWorker:
             while not stop.done():
                 self._iterations += 1
                 try:
-                    await self._take()
+                    is_behind = await self._take()
                     await self._count_ripe()
-                    await self._wait(stop)
+                    if not is_behind:
+                        await self._wait(stop)
                 except StoreOutage as exc:
                     log.warning("hits wait for the store: %s", exc)
                     await asyncio.wait([stop], timeout=_OUTAGE_SECONDS)
@@ -109,22 +112,32 @@ class HitWorker:
             stop.cancel()
             await asyncio.gather(stop, return_exceptions=True)
 
-    async def _take(self) -> None:
+    async def _take(self) -> bool:
+        """Receive items; return whether there are more than should be held before they are
+        counted."""
         while len(self._held) < _MOST_HELD:
+            if self._has_enough(time.time()):
+                return True
             items = await self._queue.receive(_AT_ONCE, lease=_LEASE)
             for item in items:
                 if item.dequeue_count > _MOST_ATTEMPTS:
-                    await self._set_aside(item, _UNFINISHED)
+                    await move_to_poison(self._queue, item, _UNFINISHED)
                     continue
                 try:
                     batch = msgspec.json.decode(item.body, type=HitBatch)
                 except msgspec.DecodeError as exc:
-                    await self._set_aside(item, str(exc))
+                    await move_to_poison(self._queue, item, exc)
                     continue
                 self._counter.note(batch)
-                self._held.append(_Held(item, batch, time.time()))
+                newest = max((each.at for each in batch.hits), default=0.0)
+                self._held.append(_Held(item, batch, time.time(), newest))
             if len(items) < _AT_ONCE:
-                return
+                return False
+        return False
+
+    def _has_enough(self, now: float) -> bool:
+        ripe = [each.newest for each in self._held if self._is_ripe(each, now)]
+        return bool(ripe) and max(ripe) - min(ripe) > _MOST_AHEAD * self._judge_after
 
     async def _count_ripe(self) -> None:
         now = time.time()
@@ -134,14 +147,15 @@ class HitWorker:
             self._held.remove(held)
             self._iterations += 1
         self._counter.forget(now)
-        for each in [each for each in self._counted if now - each.at > _BATCHES_KEPT]:
-            await self._rows.forget_batch(each.ref, each.batch)
-            self._counted.remove(each)
+        kept_since = clock.now() - _BATCHES_KEPT
+        for ref in [ref for ref, at in self._counted.items() if at < kept_since]:
+            await self._rows.forget_batches(ref, kept_since)
+            del self._counted[ref]
 
     def _is_ripe(self, held: _Held, now: float) -> bool:
         # The clock of another machine may be ahead.
         waited = now - held.received_at >= self._judge_after
-        return waited or is_ripe(held.batch.hits, now, self._judge_after)
+        return waited or now - held.newest >= self._judge_after
 
     async def _count(self, held: _Held) -> None:
         item, batch = held.item, held.batch
@@ -150,12 +164,14 @@ class HitWorker:
                 held.sums = self._counter.sums(batch)
                 held.people = self._counter.people(batch)
             for ref, more in held.sums.items():
-                with suppress(NoSuch):  # removed meanwhile
+                with suppress(NoSuch):  # removed in the meantime
                     message = await self._messages.get(ref)
                     if ref in held.people:
                         await self._personal.record(message, held.people[ref])
                     await self._rows.add(ref, batch.id, more)
-                    self._counted.append(_CountedBatch(ref, batch.id, time.time()))
+                    if ref not in self._counted:  # those of processes that have ended
+                        await self._rows.forget_batches(ref, clock.now() - _BATCHES_KEPT)
+                        self._counted[ref] = clock.now()
             with suppress(LeaseLost):  # taken over, and recognised there
                 await self._queue.delete(item)
         except StoreOutage:
@@ -164,15 +180,9 @@ class HitWorker:
             log.exception("hits could not be counted")
             with suppress(LeaseLost):
                 if item.dequeue_count >= _MOST_ATTEMPTS:
-                    await self._set_aside(item, str(exc))
+                    await move_to_poison(self._queue, item, exc)
                 else:
                     await self._queue.release(item, delay=2.0**item.dequeue_count)
-
-    async def _set_aside(self, item: QueueMessage, why: str) -> None:
-        log.error("hits are set aside in %s: %s", POISON_QUEUE, why)
-        properties = {**item.properties, "error": why[:1000]}
-        with suppress(LeaseLost):
-            await self._queue.move(item, POISON_QUEUE, properties=properties)
 
     async def _wait(self, stop: asyncio.Task[bool]) -> None:
         if self._held:

@@ -29,8 +29,8 @@ class ListenerCertificate:
             raise ListenerError(self._problem(exc)) from exc
 
     def context(self) -> ssl.SSLContext:
-        """Return what encrypts a connection, with the files as they are now. While they cannot be
-        used, the last ones that could are."""
+        """Return the TLS context of a connection, with the files as they are now. While they cannot
+        be used, it has the last ones that could."""
         try:
             changed_at = self._changed_at()
             if changed_at != self._read_at:
@@ -53,7 +53,7 @@ class ListenerCertificate:
     def _problem(self, exc: OSError) -> str:
         why = exc.strerror or str(exc)
         if isinstance(exc, ssl.SSLError):
-            why = "they are no certificate and key that belong together"
+            why = "they contain no certificate with a matching key"
         files = (
             f"{self._certificate!r} and {self._key!r}" if self._key else f"{self._certificate!r}"
         )

@@ -18,7 +18,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from postroom import __version__
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.inbound.listener_certificate import ListenerCertificate, ListenerError
 from postroom.services.audience.bounces.identification import BounceIdentification
 from postroom.services.audience.bounces.intake import LARGEST, BounceIntake
@@ -26,7 +26,7 @@ from postroom.storage import StoreError
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 60.0  # seconds for one command, or for one mail
+_TIMEOUT: Final = 60.0  # seconds for one command, or for one email
 _LONGEST_LINE: Final = (
     100_000  # bytes; RFC 5321 allows 1,000, but servers that return HTML exceed it
 )
@@ -121,7 +121,7 @@ class MailListener:
 
     def _conversation(self) -> asyncio.BaseProtocol:
         if len(self._conversations) >= self._settings.connections:
-            log.warning("a mail server is refused: %d are connected", len(self._conversations))
+            log.warning("refused a mail server: %d are connected", len(self._conversations))
             return _Refusal()
         kind = _LmtpConversation if self._is_lmtp else _SmtpConversation
         conversation = kind(
@@ -147,7 +147,7 @@ class MailListener:
     ) -> str:
         if not self.accepts(address):
             return "550 5.1.1 This is not a bounce address of this Postroom"
-        if envelope.rcpt_tos:  # one mail, one reply: LMTP has one for each recipient
+        if envelope.rcpt_tos:  # one email, one reply: LMTP has one for each recipient
             return "452 4.5.3 One recipient at a time"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"

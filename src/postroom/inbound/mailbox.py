@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.inbound.mailbox_connections import Mailbox, MailboxError, MailboxUrl, connect
 from postroom.services.audience.bounces.intake import LARGEST, BounceIntake
 from postroom.services.concurrency import run_periodically
@@ -72,7 +72,7 @@ class MailboxReader:
     async def fetch(self) -> int:
         """Fetch what is in the mailbox; return how many emails there were. `MailboxError`.
 
-        A mail that the server cannot hand over is left there, and keeps none of the others from
+        An email that the server cannot hand over is left there and does not keep the others from
         being fetched, although some servers hang up when they are asked for it.
         """
         fetched, left = 0, dict[str, str]()
@@ -84,12 +84,12 @@ class MailboxReader:
             except StoreError:  # some are OSErrors, too
                 raise
             except _FAILURES as exc:
-                if len(left) == known:  # it is not because of an email
+                if len(left) == known:  # the cause is not an email
                     raise MailboxError(f"cannot fetch bounces from {self._url}: {exc}") from exc
         if left:
-            mails = "1 mail" if len(left) == 1 else f"{len(left):,} mails"
+            emails = "1 email" if len(left) == 1 else f"{len(left):,} emails"
             problem = next(iter(left.values()))
-            raise MailboxError(f"{mails} in {self._url} cannot be fetched: {problem}")
+            raise MailboxError(f"{emails} in {self._url} cannot be fetched: {problem}")
         return fetched
 
     async def _empty(self, left: dict[str, str]) -> int:
@@ -120,7 +120,7 @@ class MailboxReader:
         except _FAILURES as exc:
             left[name] = str(exc)
             if not isinstance(exc, _REPLIES) or isinstance(exc, imaplib.IMAP4.abort):
-                raise  # the connection cannot be used any more
+                raise  # the connection can no longer be used
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Connections to a mailbox, by IMAP or POP3. All of this blocks, and belongs into a thread."""
+"""Connections to a mailbox, by IMAP or POP3. All of this blocks, and belongs in a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.errors import PostroomError
 from postroom.services.audience.bounces.intake import LARGEST
 
@@ -48,7 +48,7 @@ class MailboxUrl(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{self.user}@{self.host}:{self.port}/{self.folder}"
 
 
-_EXPECTED = "bounce_mailbox must be like imaps://user:password@mail.example.com/INBOX"
+_EXPECTED = "bounce_mailbox must look like imaps://user:password@mail.example.com/INBOX"
 
 
 def parse_mailbox_url(url: str) -> MailboxUrl:
@@ -135,7 +135,7 @@ class ImapMailbox(Mailbox):
         found = self._checked(self._imap.uid("FETCH", name, "(BODY.PEEK[])"))
         content = next((each[1] for each in found if isinstance(each, tuple)), b"")
         if not content:
-            raise imaplib.IMAP4.error(f"the server returned nothing for the mail {name}")
+            raise imaplib.IMAP4.error(f"the server returned nothing for the email {name}")
         return content
 
     def mark_processed(self, name: str) -> None:
@@ -204,7 +204,7 @@ class Pop3Mailbox(Mailbox):
 
 
 def _is_loopback(connection: socket.socket) -> bool:
-    """Return whether nobody else listens to a connection. Elsewhere, a password needs TLS."""
+    """Return whether nobody else can listen in on a connection. Otherwise, a password needs TLS."""
     address = str(connection.getpeername()[0])
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 

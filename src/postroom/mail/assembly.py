@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from postroom.domain.audience.addresses import Address, domain_of, parse_address
-from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
 from postroom.mail.bodies.attached_files import AttachedFile, with_attachments
@@ -162,7 +162,7 @@ def _subject(segments: Segments) -> Pieces:
 
 
 def _first_certain(segments: Segments) -> int | None:
-    """Return which segment is the first that every recipient gets and that is never empty."""
+    """Return the index of the first segment that every recipient gets and that is never empty."""
     in_branch = False
     for position, each in enumerate(segments):
         if isinstance(each, BranchSlot):
@@ -236,7 +236,8 @@ def _ascii_base(base_url: str) -> str:
         if len(base) <= _LONGEST_BASE and _BASE.fullmatch(base):
             return base.rstrip("/")
     raise Invalid(
-        "base_url", "must be like https://lists.example.com, without spaces, '?', '#' or a password"
+        "base_url",
+        "must look like https://lists.example.com, without spaces, '?', '#' or a password",
     )
 
 

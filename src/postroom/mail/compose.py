@@ -20,8 +20,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
-from postroom.domain.audience.mail_headers import header_pairs, parse_headers
+from postroom.domain.audience.lists.lists import ListName
+from postroom.domain.audience.lists.mail_headers import header_pairs, parse_headers
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.refs import MessageRef, is_ref
@@ -183,7 +183,7 @@ def _text_part(text: str, values: _TextValues, _: Translator, postal_address: st
     if not any(each.name == CommonField.UNSUBSCRIBE_URL for each in fields):
         footer += values.filled("text", _leave(_TEXT_LEAVE, _, values.identity))
     if postal_address and not _says(certain, postal_address):
-        # Not searched for merge fields: braces in a postal address are braces.
+        # Not searched for merge fields: braces in a postal address are literal.
         footer += ["\n\n" if footer else "", postal_address]
     if footer:
         begin, end = _TEXT_FOOTER.split("{lines}")
@@ -225,7 +225,7 @@ def _html_part(
 
 class _Links(msgspec.Struct, frozen=True):
     """The subscriber's links, which contain the GUID, and the one to the message on the web, which
-    is the same for everybody."""
+    is the same for everyone."""
 
     unsubscribe: Link
     preferences: Link

@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from postroom.domain.messages.dkim_keys import DkimAlgorithm
+from postroom.domain.messages.delivery.dkim_keys import DkimAlgorithm
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -114,7 +114,7 @@ class _SignatureForm:
     __slots__ = ("canonical", "header")
 
     def __init__(self, signer: DkimSigner, names: Sequence[bytes], signed_at: int) -> None:
-        # One From more than there is: an email to which somebody adds another is not valid.
+        # One more From than there is, so that the signature is invalid if someone adds another.
         covered = b":".join((*names, _FROM))
         self.header = (
             f"DKIM-Signature: v=1; a={signer.algorithm}-sha256; c=relaxed/simple;\r\n"

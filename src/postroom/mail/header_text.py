@@ -1,8 +1,8 @@
 """Text in headers: ASCII, folded, and never more than one header.
 
 Text beyond ASCII, or with syntax in it, becomes encoded words (RFC 2047). An encoded word has at
-most 60 characters, so that it fits into a line (76) after the longest header name; each has a line
-of its own.
+most 60 characters, so that it fits into a line (76) after the longest header name; each is
+on a separate line.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def date(moment: datetime) -> str:
 
 
 def encoded_words(text: str, safe: frozenset[str]) -> str:
-    """Return the text as encoded words of whole characters; mail programs join them seamlessly."""
+    """Return the text as encoded words of whole characters; email programs join them seamlessly."""
     encoded = text.encode()
     spelled = sum(1 if chr(byte) in safe else 3 for byte in encoded)
     if spelled <= len(encoded) * 4 / 3:

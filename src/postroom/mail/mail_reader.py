@@ -24,13 +24,13 @@ class ReadMail(msgspec.Struct, frozen=True):
 
 
 def read_mail(content: bytes) -> ReadMail:
-    """Parse any bytes: leave out what cannot be read, raise nothing."""
+    """Parse any bytes, leaving out what cannot be read. Never raises."""
     mail = BytesParser(policy=policy.default).parsebytes(content)
     return ReadMail(_headers(mail), _body(mail, "plain"), _body(mail, "html"))
 
 
 def read_subject(content: bytes) -> str:
-    """Return only the subject, which is quick."""
+    """Return only the subject, which is faster."""
     mail = BytesHeaderParser(policy=policy.default).parsebytes(content)
     return next((value for name, value in _headers(mail) if name.lower() == "subject"), "")
 

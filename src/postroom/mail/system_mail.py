@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.list_emails import ListEmail
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.brand import Brand, logo_url
+from postroom.domain.audience.lists.list_emails import ListEmail
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.mail.assembly import (
     ListIdentity,
@@ -74,7 +74,7 @@ def compile_confirmation(
     link = confirm_link(base_url, identity.list_name, known_language(language))
     url = f"{link.before}{_GUID}{link.after}"
     letter = _confirmation(Translator(known_language(language) or list_language))
-    return _compiled(letter, identity, url, brand, date, key="confirm", reply_to=reply_to)
+    return _compiled(letter, identity, url, base_url, brand, date, key="confirm", reply_to=reply_to)
 
 
 def compile_notice(
@@ -109,7 +109,7 @@ def compile_address_change(
     identity = list_identity(list_name, description, from_address)
     url = address_change_link(base_url, identity.list_name, token, known_language(language))
     letter = _address_change(Translator(known_language(language) or list_language))
-    return _compiled(letter, identity, url, brand, date, key="address")
+    return _compiled(letter, identity, url, base_url, brand, date, key="address")
 
 
 def compile_changes(
@@ -131,7 +131,7 @@ def compile_changes(
     link = confirm_changes_link(base_url, identity.list_name, changes, known_language(language))
     url = f"{link.before}{_GUID}{link.after}"
     letter = _changes(Translator(known_language(language) or list_language))
-    return _compiled(letter, identity, url, brand, date, key="changes", reply_to=reply_to)
+    return _compiled(letter, identity, url, base_url, brand, date, key="changes", reply_to=reply_to)
 
 
 class _Letter(msgspec.Struct, frozen=True):
@@ -191,11 +191,14 @@ def _compiled(
     letter: _Letter,
     identity: ListIdentity,
     url: str,
+    base_url: str,
     brand: Brand,
     date: datetime,
     key: str,
     reply_to: str = "",
 ) -> Mailing:
+    logo = logo_url(identity.list_name, brand.logo, base_url)
+    document = _html(letter, identity, url, brand, logo)
     return assemble(
         identity,
         subject=[letter.filled(letter.subject, identity.description)],
@@ -205,7 +208,7 @@ def _compiled(
         more_headers=_AUTOMATIC,
         parts=[
             BodyPart("text/plain", _segments(_text(letter, identity, url, brand), in_html=False)),
-            BodyPart("text/html", _segments(_html(letter, identity, url, brand), in_html=True)),
+            BodyPart("text/html", _segments(document, in_html=True)),
         ],
         reply_to=reply_to,
     )
@@ -262,6 +265,7 @@ def compile_own_confirmation(
         title=html.escape(title),
         preheader="",
         content=[_filled(html_content, shown)],
+        logo=logo_url(list_name, brand.logo, base_url),
     )
     plain = f"{_filled(text, values)}\n{text_footer(brand, shown_in)}"
     return assemble(
@@ -294,7 +298,7 @@ def _text(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> st
     )
 
 
-def _html(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> str:
+def _html(letter: _Letter, identity: ListIdentity, url: str, brand: Brand, logo: str) -> str:
     _, frame, shown = letter.translator, BrandedFrame(brand), html.escape(identity.description)
     url = html.escape(url)
     or_copy = _("If the button does not work, open this address in your browser:")
@@ -312,6 +316,7 @@ def _html(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> st
             frame.small(f"{or_copy}<br>\n{frame.address(url)}"),
             frame.small(letter.ignore),
         ],
+        logo=logo,
     )
 
 

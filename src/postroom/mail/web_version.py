@@ -1,6 +1,6 @@
 """A message as a web page shows it: without any subscriber's data.
 
-Merge fields take their defaults, and conditions are those of somebody whose fields are all empty.
+Merge fields take their defaults, and conditions are those of someone whose fields are all empty.
 Links that belong to a subscriber lead to the sign-up page of the list, and there is no footer with
 an unsubscribe link.
 """
@@ -18,17 +18,17 @@ import msgspec
 from postroom.domain.errors import Invalid
 from postroom.mail.bodies.documents import framed, is_document
 from postroom.mail.bodies.hostile_content import without_hostile_content
-from postroom.mail.personal.content_conditions import holds_for_nobody, resolved
+from postroom.mail.personal.content_conditions import holds_without_values, resolved
 from postroom.mail.personal.field_contexts import FieldPlace, html_places, text_places
 from postroom.mail.personal.merge_fields import FIELD, MergeField, unquoted
-from postroom.mail.personal.positions import position_of
 
 _OF_THE_LIST: Final = frozenset(
     {"list_description", "web_url", "unsubscribe_url", "preferences_url"}
 )
 """Merge fields that have a value without a subscriber."""
 
-_LABELS: Final = {"subject": "subject", "preheader": "preheader", "html": "HTML", "text": "text"}
+# Without positions: the bodies are compiled, and the author knows their source only.
+_PLACES: Final = {"subject": "the subject", "preheader": "the preheader"}
 _URL: Final = re.compile(r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]}']")
 
 
@@ -58,9 +58,9 @@ def check_publishable(texts: Mapping[str, str | None]) -> None:
             if field.name not in _OF_THE_LIST and field.default is None:
                 raise Invalid(
                     "published",
-                    f"needs a default for each merge field: {_LABELS[name]},"
-                    f" {position_of(text or '', field.start)}: write"
-                    f' {{{{ {field.name} | default: "…" }}}}',
+                    "needs a default for each merge field: write"
+                    f' {{{{ {field.name} | default: "…" }}}}'
+                    f" in {_PLACES.get(name, 'the message')}",
                 )
 
 
@@ -85,7 +85,7 @@ def web_document(
 
 def _for_nobody(text: str, *, in_html: bool) -> str:
     try:
-        return resolved(text, holds_for_nobody, in_html=in_html)
+        return resolved(text, holds_without_values, in_html=in_html)
     except Invalid:  # sent before markers had a meaning
         return text
 

@@ -10,7 +10,7 @@ from postroom.observability.metrics import share_metrics
 from postroom.observability.spans import set_up_spans
 
 
-def set_up_observation(part: str, *, data: Path, log_format: str, traces_endpoint: str) -> None:
+def set_up_observability(part: str, *, data: Path, log_format: str, traces_endpoint: str) -> None:
     """Set up this process, a `part` such as `web` or `sender`. Call it after a fork, not before.
     `FolderError` if the data folder cannot be used."""
     make_writable(data, "the data folder")

@@ -23,6 +23,8 @@ JSON = "json"
 
 # Operators do not need what these packages log when all is well.
 _QUIET = ("httpcore", "httpx2", "uvicorn", "asyncio", "azure")
+# Its detectors log that they run, and a traceback when they fail on an email without a sender.
+_SILENT = "flufl.bounce"
 
 
 def set_up_logs(form: str = CONSOLE) -> None:
@@ -47,6 +49,7 @@ def set_up_logs(form: str = CONSOLE) -> None:
     root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(_SILENT).setLevel(logging.CRITICAL + 1)
 
 
 _ids: ContextVar[Mapping[str, str | int]] = ContextVar("ids", default={})  # noqa: B039

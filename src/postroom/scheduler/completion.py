@@ -30,7 +30,7 @@ from postroom.storage import KeyRange, eq, lt
 
 _PARKED_CHECK_SECONDS = 30.0
 _LOST_AFTER = timedelta(minutes=1)
-"""How long nobody works on a page that waits for nothing, until its work item counts as lost."""
+"""How long a page that waits for nothing may be left alone before its work item counts as lost."""
 _AT_ONCE = 100  # pages
 
 
@@ -146,8 +146,8 @@ class Completion:
                 pass
 
     async def _put_back_others(self, message: Message) -> None:
-        """Put back pages parked behind the first open one, which may wait days for its last email.
-        This reads all pages, so it is done only every 30 seconds."""
+        """Put back pages that are parked after the first open one, which may wait days for its last
+        email. This reads all pages, so it is done only every 30 seconds."""
         now = clock.monotonic()
         if now < self._look_for_parked_at.get(message.ref, 0.0):
             return

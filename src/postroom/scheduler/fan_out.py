@@ -1,4 +1,4 @@
-"""Fan-out: from a due message to pages and work items.
+"""Fan-out: turns a due message into pages and work items.
 
 It proceeds in windows of about ten pages:
 
@@ -9,32 +9,30 @@ It proceeds in windows of about ten pages:
 A crash leaves pages that are complete or absent. Pages that the message's row does not count yet
 get another work item, with the restart flag. So no page is created twice, and nobody is left out.
 
-A message may be sent in waves (`domain/messages/waves.py`): each is planned like this, and the
-scheduler decides when the next one begins (`waiting_waves.py`).
+A message may be sent in waves (`domain/messages/waves/waves.py`): each is planned like this, and
+the scheduler decides when the next one begins (`waiting_waves.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import date, timedelta
-from itertools import islice
 from typing import Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.addresses import AddressKey, address_key
 from postroom.domain.audience.fields import FROM_THE_ROW, Field, Fields
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid, NoSuch, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
-from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import ListCopy, Message, MessageStatus, with_status
-from postroom.domain.messages.page_emails import PageEmails
-from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.errors import PostroomError
 from postroom.mail.personal.content_conditions import (
     check_conditions,
@@ -52,14 +50,12 @@ from postroom.scheduler.members import (
     SelectedMembers,
     UsedFields,
 )
-from postroom.scheduler.parts import part_of
+from postroom.scheduler.page_packing import packed
+from postroom.scheduler.partial_audience import part_of
 from postroom.scheduler.services import SchedulerServices
 from postroom.scheduler.wave_plans import WavePlans
 from postroom.services import entities
-from postroom.services.audience.targeting.received_messages import ReceivedMessages
 from postroom.services.events import Severity
-from postroom.services.messages.ab_test_rows import AbTestRows
-from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.messages.sending.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.operations.store_history import recorded_server
 from postroom.storage import (
@@ -72,15 +68,13 @@ from postroom.storage import (
 )
 from postroom.watchdog import end_tasks
 
-_LONG_VALUES: Final = 100_000  # bytes of a page: a batch of the store holds 2,000,000
-_LARGE_PAGES: Final = 10
 _LARGEST_COPIES: Final = 60_000  # bytes: they are one property of the message's row
 _SENDERS_REMEMBER: Final = 60.0  # seconds, what they have sent
 _SENDERS_COMPARE: Final = timedelta(seconds=5)  # once per second
 
 NO_LIST = "the list was deleted before the message was due"
-NO_SUBSCRIBER = "the list has no verified subscriber"
-NO_MATCH = "the audience had no verified subscriber when the message was due"
+NO_SUBSCRIBER = "the list had no confirmed subscribers when the message was due"
+NO_MATCH = "the audience had no confirmed subscribers when the message was due"
 
 
 class Superseded(PostroomError):
@@ -96,10 +90,10 @@ class FanOut:
         self._pages = services.pages
         self._queue = store.queue(SEND_QUEUE)
         self._messages = services.message_rows
-        self._published = PublishedIndex(store)
+        self._published = services.published
         self._audiences = services.audiences
-        self._tests = AbTestRows(store)
-        self._received = ReceivedMessages(store, services.message_rows, services.link_tables)
+        self._tests = services.ab_tests.rows
+        self._received = services.received_messages
         self._events = services.events
         self._server: Server | None = None
         self._server_changed_at = -math.inf
@@ -108,7 +102,7 @@ class FanOut:
         """Change Pending to Queuing, and copy what is needed from the list as it is now.
 
         If its audience can no longer be determined, the message pauses: it must go neither to
-        everybody nor to nobody. It also pauses if the list has lost a field that it merges.
+        everyone nor to nobody. It also pauses if the list has lost a field that it merges.
         """
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
@@ -151,13 +145,13 @@ class FanOut:
         again = await self._with_field_copies(msgspec.structs.replace(saved, audience_rules=rules))
         return saved if again == saved else await self._save(again)
 
-    async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
-        """Plan all pages and change Queuing to Processing; of a message in waves, plan those of the
-        current wave, and do that after the last one. `Superseded`, also once `goes_on`, which is
-        asked after each read of recipients, returns False."""
+    async def run(self, message: Message, may_go_on: Callable[[], bool]) -> Message:
+        """Plan all pages and change Queuing to Processing. For a message in waves, plan the pages
+        of the current wave, and change the status after the last one. `Superseded`, also once
+        `may_go_on`, which is called after each read of recipients, returns False."""
 
         def check() -> None:
-            if not goes_on():
+            if not may_go_on():
                 raise Superseded
 
         message, last = await self.finish_interrupted(message)
@@ -165,7 +159,7 @@ class FanOut:
             try:
                 message = await self._divided(message, check)
                 members = await self._recipients(message)
-            except (Invalid, NoSuch) as exc:  # a message that it names was deleted meanwhile
+            except (Invalid, NoSuch) as exc:  # a message that it names was deleted in the meantime
                 return await self._pause(message, _unknown_audience(exc))
             if message.waves is not None:
                 members = MembersOfWave(members, await self._plans.belongs(message, check))
@@ -237,7 +231,7 @@ class FanOut:
         )
 
     async def _recipients(self, message: Message) -> MembersReader:
-        """Return what reads the recipients of a message, which is queued. `Invalid`, `NoSuch`."""
+        """Return a reader of the recipients of a queued message. `Invalid`, `NoSuch`."""
         members = await self._members(message)
         if message.part is None:
             return members
@@ -245,7 +239,7 @@ class FanOut:
         return await part_of(members, message.part, self._received, self._pages, others)
 
     async def _members(self, message: Message) -> MembersReader:
-        """Return what reads the audience of a message."""
+        """Return a reader of the audience of a message."""
         fields = [await self._used_fields(message, each) for each in range(len(message.lists))]
         if message.retry_of is not None:
             return RefusedMembers(self._services, message, message.retry_of, fields)
@@ -284,7 +278,7 @@ class FanOut:
         return UsedFields(fields, message.fields, conditions, message.local_time)
 
     async def _rules(self, message: Message) -> AudienceRules | None:
-        """Return the rules of the message's audience as they are now; None if it goes to everybody.
+        """Return the rules of the message's audience as they are now; None if it goes to everyone.
         `Invalid`."""
         if message.audience.is_everybody:
             return None
@@ -329,7 +323,7 @@ class FanOut:
 
     async def _queue_window(self, message: Message, found: Members) -> Message:
         claim = await self._first_claim()
-        for emails in _batches(_pages(found)):
+        for emails in packed(found):
             first = message.queued_pages
             pages = [
                 Page(message.day, message.ref, number, each, claim=claim)
@@ -353,7 +347,7 @@ class FanOut:
         lost these very pages, and a sender that has sent some of them marks them first."""
         server, before = self._store.server, self._server
         if server != before:
-            recorded = await recorded_server(self._store)  # another message may get here meanwhile
+            recorded = await recorded_server(self._store)  # another message may get here now
             if before is not None or recorded not in (None, server):
                 self._server_changed_at = clock.monotonic()
             self._server = server
@@ -376,46 +370,6 @@ def _unknown_audience(exc: Invalid | NoSuch) -> str:
 def _field_copy(field: Field) -> Field:
     """Return what emails need of a field."""
     return Field(field.name, field.type, default=field.default, formerly=field.formerly)
-
-
-def _pages(found: Members) -> Iterator[PageEmails]:
-    """Yield the emails of each page: fewer than usual if the values of their fields are long."""
-    members = iter(found.guids.items())
-    if not found.values:
-        while part := dict(islice(members, PAGE_SIZE)):
-            yield PageEmails.planned(part, (), _lists_of(part, found))
-        return
-    part, size = {}, 0
-    for address, guid in members:
-        part[address] = guid
-        size += sum(len(value.encode()) for value in found.values[address])
-        if len(part) == PAGE_SIZE or size > _LONG_VALUES:
-            yield _with_values(part, found)
-            part, size = {}, 0
-    if part:
-        yield _with_values(part, found)
-
-
-def _with_values(part: Mapping[Address, SubscriberGuid], found: Members) -> PageEmails:
-    values = [found.values[each] for each in part]
-    return PageEmails.planned(part, values, _lists_of(part, found))
-
-
-def _lists_of(part: Iterable[Address], found: Members) -> bytes:
-    """Return the numbers of the lists of some members; empty if all are on the first."""
-    return bytes(found.numbers.get(each, 0) for each in part) if found.numbers else b""
-
-
-def _batches(pages: Iterator[PageEmails]) -> Iterator[list[PageEmails]]:
-    """Yield pages that are written at once: all of them, unless they are large."""
-    batch: list[PageEmails] = []
-    for page in pages:
-        batch.append(page)
-        if page.has_values and len(batch) == _LARGE_PAGES:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _day_of(message: Message) -> date:

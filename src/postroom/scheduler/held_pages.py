@@ -106,7 +106,7 @@ class HeldPages:
 
     async def _put_back(self, message: Message, rows: list[str]) -> None:
         """Put the work items first: a page that is held and queued only costs an extra look. Pages
-        that a sender has changed meanwhile stay as they are."""
+        that a sender has changed in the meantime stay as they are."""
         partition = entities.pages_partition(message.day, message.ref)
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]

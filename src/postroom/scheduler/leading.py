@@ -12,10 +12,10 @@ from collections.abc import Awaitable
 
 from postroom import clock
 from postroom.domain.errors import NoSuch, Overtaken
-from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.observability.spans import span
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
@@ -32,10 +32,11 @@ LEASE_SECONDS = 15.0
 _LOOK_SECONDS = 5.0  # at least this often, should a bell message be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # seconds between checks whether a message is done
 _REOPENED_CHECK = 10.0  # seconds between looks at pages that were done, while a wave waits
-_LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: check more often
+_LAST_PAGES, _LAST_CHECKS = 100, 0.02  # senders finish 100 pages in 0.2 seconds: check more often
 _PAUSE_AFTER_FAILURE = 1.0
 _IDLE = frozenset({MessageStatus.DRAFT, MessageStatus.PAUSED})
-"""Nothing is done with these. A draft is met only if somebody unschedules it at this moment."""
+"""Nothing is done with these. A draft appears here only if someone unschedules it at this
+moment."""
 _RELEASE_SECONDS = 5.0  # during an outage the lease expires on its own
 
 

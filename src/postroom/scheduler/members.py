@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.field_texts import field_texts
+from postroom.domain.audience.field_texts import field_texts, stored_texts
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.audience.rules.evaluating import Selects
 from postroom.domain.audience.time_zones import ZONE_FIELD
 from postroom.domain.messages.emails import EmailOutcome
@@ -24,7 +24,7 @@ from postroom.services import entities
 from postroom.services.audience.targeting.key_ranges import EVERY_ROW, KeyRanges, within
 from postroom.services.audience.targeting.merged_lists import PeopleReader
 from postroom.services.audience.targeting.selection import Selection
-from postroom.services.entities import AttributeRow, SubscriberRow
+from postroom.services.partial_rows import AttributeRow, SubscriberRow
 from postroom.storage import KeyRange, Table
 
 _WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
@@ -53,7 +53,7 @@ class MembersReader(Protocol):
 
 
 Belongs = Callable[[Address, SubscriberGuid, str], bool]
-"""Whether somebody belongs to a part of the recipients, by address, GUID and time zone."""
+"""Whether someone belongs to a part of the recipients, by address, GUID and time zone."""
 
 
 class UsedFields(msgspec.Struct, frozen=True):
@@ -95,11 +95,14 @@ class UsedFields(msgspec.Struct, frozen=True):
         return {who: _zone_in(each.Attributes) for who, each in rows if each.Attributes}
 
     def _values(self, found: dict[Address, SubscriberRow]) -> dict[Address, tuple[str, ...]]:
-        return {
-            address: self.texts(address, each)
-            for address, each in found.items()
-            if isinstance(each, AttributeRow)
-        }
+        are_texts = not self.conditions and self.fields.texts.issuperset(self.names)
+        quick = stored_texts(self.names) if are_texts else None
+        values: dict[Address, tuple[str, ...]] = {}
+        for address, each in found.items():
+            if isinstance(each, AttributeRow):
+                texts = quick(each.Attributes) if quick is not None else None
+                values[address] = self.texts(address, each) if texts is None else texts
+        return values
 
     def texts(self, address: Address, row: AttributeRow) -> tuple[str, ...]:
         """Return the values of one subscriber."""
@@ -112,7 +115,7 @@ class UsedFields(msgspec.Struct, frozen=True):
 
 
 class ListMembers:
-    """Everybody on a list who may receive messages."""
+    """Everyone on a list who may receive messages."""
 
     _ranges: KeyRanges = (EVERY_ROW,)
 
@@ -260,22 +263,23 @@ class RefusedMembers:
         self._fields = fields
 
     async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
-        """Return some subscribers after an address whom the original did not reach and who still
-        want it; none at the end."""
+        """Return some subscribers after an address: those that the original did not reach and that
+        still want it; none at the end."""
         tried = await self._messages.get(self._original)
         refused: dict[AddressKey, int] = {}
         async for email in self._outcomes.emails_after(tried, EmailOutcome.REFUSED, key):
             refused[address_key(email.address)] = email.list_number
             if len(refused) == _REFUSED_AT_ONCE:
-                wanted = await self._who_still_want_it(refused)
+                wanted = await self._still_interested(refused)
                 check()
                 if wanted.guids:
                     return wanted
                 refused = {}
-        return await self._who_still_want_it(refused)
+        return await self._still_interested(refused)
 
-    async def _who_still_want_it(self, refused: Mapping[AddressKey, int]) -> Members:
-        """Return those who are on their lists, given by number, verified and not blocked."""
+    async def _still_interested(self, refused: Mapping[AddressKey, int]) -> Members:
+        """Return the subscribers that are on their lists, given by number, verified and not
+        blocked."""
         found = await asyncio.gather(
             *(
                 self._lists.read(
@@ -303,7 +307,7 @@ class _Zone(msgspec.Struct):
 
 
 def _zone_in(attributes: str) -> str:
-    """Return the time zone among the values of somebody's fields; empty if there is none."""
+    """Return the time zone among the values of someone's fields; empty if there is none."""
     if ZONE_FIELD not in attributes:
         return ""
     zone = msgspec.json.decode(attributes, type=_Zone).time_zone

@@ -1,6 +1,6 @@
-"""Retention: removes old records if a setting says so: messages with their emails, events, and
-histories of deleted queue messages, and bounces that belong to no email; and, always, leftovers of
-interrupted uploads and erasures.
+"""Retention: removes old records if a setting says so (messages with their emails, events,
+histories of deleted queue messages, and bounces that belong to no email), and always the leftovers
+of interrupted uploads and erasures.
 
 The age of a message counts from its end: it may have been sent long after its scheduled time. The
 index entry goes last, so that the next round finds and finishes what an interruption left.
@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.ab_tests import ENDED
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves.ab_tests import ENDED
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.concurrency import run_periodically

@@ -13,11 +13,13 @@ from postroom.services.audience.results.ab_testing import AbTestService
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigureService
 from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.audience.targeting.received_messages import ReceivedMessages
 from postroom.services.events import EventService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.media.pictures import PictureService
 from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.messages.sending.hold_rows import HoldService
 from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import PageRows
@@ -28,6 +30,8 @@ class SchedulerServices(Protocol):
     """What scheduling, completion and retention use; `wiring.Services` has all of it."""
 
     store: Store
+    received_messages: ReceivedMessages
+    published: PublishedIndex
     sizes: ListSizes
     audiences: AudienceService
     fields: FieldService

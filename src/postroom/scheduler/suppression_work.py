@@ -4,7 +4,8 @@ Every ten seconds, one process takes the work items of `mail/suppress`: addresse
 are written onto the rows of subscribers once more, finished messages whose refusals may suppress
 addresses, and messages whose bounces are to be counted. Once per hour, it lifts suppressions that
 have expired, and compares the rates of the last 30 days with what providers tolerate. An item is
-deleted when it is done; one that fails comes back, and is set aside after ten attempts.
+deleted when it is done; one that fails comes back, and is moved to the poison queue after ten
+attempts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from postroom.storage import QueueMessage, Store, StoreOutage
 
 log = logging.getLogger(__name__)
 
-POISON_QUEUE: Final = f"{SUPPRESS_QUEUE};poison"
 _EVERY: Final = 10.0  # seconds; on Azure, each round costs a few transactions
 _EXPIRY_EVERY: Final = 3600.0
 _LEASE: Final = 60.0  # of an item; renewed, because the refusals of a large message take a while
@@ -49,7 +49,6 @@ class SuppressionWork:
     ) -> None:
         self._store = store
         self._queue = store.queue(SUPPRESS_QUEUE)
-        self._poison = store.queue(POISON_QUEUE)
         self._suppressions = suppressions
         self._lease = lease
         self.limits = limits
@@ -93,8 +92,8 @@ class SuppressionWork:
                 log.exception("%s failed and will be tried again", item.body)
                 await held.release(item, delay=2.0**item.dequeue_count)
                 return
-            log.error("a queue message is set aside in %s: %s", POISON_QUEUE, exc)
-            await self._poison.put(item.body, properties={"error": str(exc)[:1000]})
+            await held.move_to_poison(item, exc)
+            return
         await held.delete(item)
 
     async def _do(self, item: SuppressionItem) -> None:

@@ -1,9 +1,9 @@
-"""Decides when the next wave of a message begins, or that it does not.
+"""Decides whether and when the next wave of a message begins.
 
 After a canary was sent, and the others have waited, its figures decide: either they follow, or the
-message pauses, and *Resume* sends it to the others anyway. Both follow from what is stored, and are
-saved under the ETag of the message's row: however often this is interrupted and repeated, there is
-one decision.
+message pauses, and *Resume* sends it to the others anyway. Both follow from stored figures, and are
+saved under the ETag of the message's row: however often this is interrupted and repeated, the
+decision is made once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.messages.canaries import CanaryRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
-from postroom.domain.messages.waves import Waves
+from postroom.domain.messages.waves.canaries import CanaryRules
+from postroom.domain.messages.waves.waves import Waves
 from postroom.scheduler.services import SchedulerServices
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigures
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.events import Severity
-from postroom.services.messages.sending.holds import ACCOUNT, message_key
 
 _LEAST: Final = 3
 """Fewer may be chance."""
@@ -43,25 +42,24 @@ def why_stopped(counts: Counts, figures: DeliveryFigures, rules: CanaryRules) ->
     ):
         rate = percent(count, of)
         if limit is not None and count >= _LEAST and rate > limit:
-            return f"{count:,} of {of:,} emails {what} ({rate:.1f} %, and the limit is {limit:g} %)"
+            return f"{count:,} of {of:,} emails {what} ({rate:.1f}%; the limit is {limit:g}%)"
     return ""
 
 
 class WaitingWaves:
     def __init__(self, services: SchedulerServices, rules: CanaryRules) -> None:
         self._messages = services.message_rows
-        self._pages = services.pages
         self._outcomes = services.outcomes
         self._figures = services.delivery_figures
         self._events = services.events
         self._rules = rules
 
     async def look(self, message: Message, waves: Waves) -> Message:
-        """Return a message that waits for its next wave, which perhaps begins now, or never does.
-        `Overtaken`."""
+        """Check a message that waits for its next wave; return it, perhaps with the wave begun or
+        paused. `Overtaken`."""
         now = clock.now()
         if waves.next_at is None and not waves.times:
-            sent = await self._sent(message)
+            sent = await self._outcomes.tried(message)
             if sent is None:
                 return message
             pause = timedelta(seconds=waves.wait if sent.planned else 0.0)
@@ -74,18 +72,6 @@ class WaitingWaves:
             return await self._stop(message, following, reason)
         return await self._save(message, following)
 
-    async def _sent(self, message: Message) -> Counts | None:
-        """Return the counts of a message once all its emails were tried, some with success or not.
-        Those that wait for another attempt say nothing, and may wait for days."""
-        counts = Counts()
-        everything = {ACCOUNT, message_key(message.ref)}
-        async for _, page in self._pages.summaries(message):
-            if page.counts.pending > page.deferred or everything & set(page.waiting.held_by):
-                return None
-            counts += page.counts
-        has_result = counts.done > counts.suppressed or not counts.pending
-        return counts if has_result else None
-
     async def _why_stopped(self, message: Message) -> str:
         counts = await self._outcomes.counts(message)
         figures = (await self._figures.count(message)).total
@@ -94,7 +80,7 @@ class WaitingWaves:
     async def _stop(self, message: Message, following: Waves, reason: str) -> Message:
         """Pause a message, so that its resumption sends it to the others. The event comes first: an
         interruption repeats it."""
-        text = f"of the first recipients, {reason}; it has not been sent to anyone else yet"
+        text = f"of the first recipients, {reason}, so nobody else has received it yet"
         await self._events.record(
             "scheduler",
             f"the message {message.subject!r} to {message.list_name} was paused automatically:"

@@ -10,14 +10,14 @@ from typing import Final
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.audience.time_zones import local_moment
-from postroom.domain.messages.buckets import BUCKETS, bucket_of
-from postroom.domain.messages.canaries import OFF, CanaryRules, chosen_canary
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
-from postroom.domain.messages.waves import Waves
+from postroom.domain.messages.waves.buckets import BUCKETS, bucket_of
+from postroom.domain.messages.waves.canaries import OFF, CanaryRules, chosen_canary
+from postroom.domain.messages.waves.waves import Waves
 from postroom.scheduler.members import Belongs, MembersReader
 from postroom.scheduler.services import SchedulerServices
 
@@ -35,8 +35,8 @@ class WavePlans:
     async def divide(
         self, message: Message, members: MembersReader, check: Callable[[], None]
     ) -> Waves | None:
-        """Return how the recipients of a message are divided; None for a single wave. Only if it
-        depends on their number, they are counted."""
+        """Return how the recipients of a message are divided; None for a single wave. They are
+        counted only if the decision depends on their number."""
         if message.retry_of is not None:
             return None
         if message.part is not None and not message.part.without:
@@ -57,8 +57,8 @@ class WavePlans:
         return Waves(buckets, canary.wait) if buckets.end < BUCKETS else None
 
     async def belongs(self, message: Message, check: Callable[[], None]) -> Belongs:
-        """Return who belongs to the current wave of a message: to the last one, all who have no
-        email in an earlier one."""
+        """Return the test for belonging to the current wave of a message. Everyone who has no email
+        in an earlier wave belongs to the last one."""
         waves = message.waves
         if waves is None:
             return lambda *_: True
@@ -95,15 +95,16 @@ class WavePlans:
         return found
 
     async def _may_exceed(self, message: Message, count: int) -> bool:
-        """Return whether more than so many may be on the lists of a message. Most lists are smaller
-        by far, and their sizes, which are kept up to date, are known without reading them."""
+        """Return whether more than this many may be on the lists of a message. Most lists are
+        smaller by far, and their sizes, which are kept up to date, are known without reading
+        them."""
         sizes = await self._sizes.counted()
         known = [sizes[each].recipients for each in message.lists if each in sizes]
         return len(known) < len(message.lists) or sum(known) > count * _CERTAINLY_LESS
 
 
 def _moments(message: Message) -> Callable[[str], datetime]:
-    """Return what says when a message is due in a time zone."""
+    """Return a function that tells when a message is due in a time zone."""
     return lru_cache(1000)(partial(local_moment, message.due_at, message.list_zone))
 
 

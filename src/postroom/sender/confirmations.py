@@ -8,7 +8,7 @@ back. A duplicate does no harm and has the same Message-ID: so there is no journ
 doubt are sent again.
 
 Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
-progress; unfinished items are released: at once if their email was not sent.
+progress; unfinished items are released: immediately if their email was not sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, masked
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.lists import (
     ListName,
     Subscriber,
     SubscriberGuid,
@@ -48,13 +48,13 @@ from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.signup.welcomes import WELCOME
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.messages.sending.holds import ACCOUNT
+from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.transport.contract import FaultScope, Result, ResultKind, Transport
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
-POISON_QUEUE: Final = f"{CONFIRM_QUEUE};poison"
 IN_DOUBT_PAUSE: Final = timedelta(seconds=30)
 """The longest pause before an unanswered email is sent again."""
 
@@ -113,7 +113,6 @@ class Confirmations:
         self._limits = limits
         self._faults = Faults(services, "confirmations", stop=lambda _: None)
         self._queue = services.store.queue(CONFIRM_QUEUE)
-        self._poison = services.store.queue(POISON_QUEUE)
         self._lists = services.lists
         self._subscriptions = services.subscriptions
         self._audiences = services.audiences
@@ -163,7 +162,7 @@ class Confirmations:
         self._active.discard(task)
         self._loop.signal_room()
         if not task.cancelled() and task.exception() is not None:
-            log.error("a confirmation failed and will be taken again", exc_info=task.exception())
+            log.error("a confirmation failed and will be retried", exc_info=task.exception())
 
     # -- one item ----------------------------------------------------------------------------
 
@@ -173,13 +172,13 @@ class Confirmations:
         except LeaseLost:
             log.warning("a confirmation was taken over by another sender")
         except StoreOutage as exc:
-            log.warning("a confirmation is taken again later: %s", exc)
+            log.warning("a confirmation will be retried later: %s", exc)
 
     async def _work_on(self, message: QueueMessage) -> None:
         try:
             guid, name = parse_item(message.body)
         except Invalid as exc:
-            await self._set_aside(message, exc)
+            await move_to_poison(self._queue, message, exc)
             return
         new_address = message.properties.get(NEW_ADDRESS, "")
         is_welcome = bool(message.properties.get(WELCOME))
@@ -239,8 +238,8 @@ class Confirmations:
         *,
         is_welcome: bool,
     ) -> Subscriber | None:
-        """Return the subscriber, or the one that they become with a new address; None if removed,
-        blocked, or verified meanwhile. Only those who are verified are welcomed, or asked about
+        """Return the subscriber, or the one that they become with a new address; None if they have
+        been removed, blocked or verified. Only verified subscribers are welcomed, or asked about
         `changes`, as long as these wait. A new address may be that of another subscriber."""
         subscriber = await self._subscriptions.by_guid(name, guid)
         if subscriber is None or subscriber.blocked:
@@ -347,12 +346,6 @@ class Confirmations:
                 await asyncio.sleep(_STORE_SECONDS)
             else:
                 return
-
-    async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
-        """Move a message that is not a work item to the poison queue."""
-        log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
-        await self._poison.put(message.body, properties={"error": str(why)[:1000]})
-        await self._queue.delete(message)
 
 
 def _is_suspect(message: QueueMessage) -> bool:

@@ -10,8 +10,9 @@ import msgspec
 
 from postroom import clock
 from postroom.composing.list_email_bodies import compose_list_email
-from postroom.domain.audience.list_emails import ListEmail, ListEmailKind
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.brand import logo_url
+from postroom.domain.audience.lists.list_emails import ListEmail, ListEmailKind
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.languages import known_language
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.bodies.branded_frame import BrandedFrame, text_footer
@@ -88,7 +89,7 @@ def sample_mail(
     to: Recipient,
     personal: Personal,
 ) -> tuple[Mailing, Recipient]:
-    """Compile a text that is being edited, as a preview or a test shows it to somebody. A standard
+    """Compile a text that is being edited, as a preview or a test shows it to someone. A standard
     text looks as it does when it is sent. `Invalid`."""
     is_standard = own == standard_email(kind, language)
     text, now = None if is_standard else own, clock.now()
@@ -124,6 +125,7 @@ def welcome_mailing(
         title=html.escape(own.subject),
         preheader="",
         content=[composed.html, frame.rule(), frame.small(links)],
+        logo=logo_url(mailing_list.name, mailing_list.logo, base_url),
     )
     text = (
         f"{composed.text}\n\n{_('Preferences')}: {_PREFERENCES}\n"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
+from typing import Protocol
 
 import msgspec
 
@@ -19,8 +20,11 @@ from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
 from postroom.mail.personal.merge_fields import Columns
 from postroom.mail.tracking.utm import with_utm
-from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.services.messages.link_tables import LinkTables
+from postroom.services.messages.message_contents import MessageBodies
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.message_states import MessageStates
 from postroom.storage import NotFound
 
 log = logging.getLogger(__name__)
@@ -40,16 +44,28 @@ class _Known(msgspec.Struct):
     """The body version, the lines and the attachments that they were compiled from."""
 
 
+class MailingServices(Protocol):
+    """What an email is composed of; `wiring.Services` has all of it."""
+
+    message_rows: MessageRows
+    message_states: MessageStates
+    message_bodies: MessageBodies
+    attached_files: AttachedFiles
+
+
 class Mailings:
     def __init__(
         self,
-        messages: MessageService,
+        services: MailingServices,
         base_url: str,
         signer: EnvelopeSigner | None = None,
         links: LinkTables | None = None,
     ) -> None:
         self._links = links
-        self._messages = messages
+        self._messages = services.message_rows
+        self._states = services.message_states
+        self._bodies = services.message_bodies
+        self._files = services.attached_files
         self._signer = signer
         self._base_url = base_url
         self._known: OrderedDict[MessageRef, _Known] = OrderedDict()
@@ -86,7 +102,7 @@ class Mailings:
 
     async def _pause(self, message: Message, reason: str) -> None:
         try:
-            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            await self._states.pause(message.ref, reason, resumptions=message.resumptions)
             log.error("message %s is paused: %s", message.ref, reason)
         except DomainError as exc:
             log.info("message %s is not paused again: %s", message.ref, exc)
@@ -128,7 +144,7 @@ class Mailings:
             raise
 
     async def _compile(self, message: Message, number: int) -> Mailing:
-        bodies = await self._messages.bodies(message)
+        bodies = await self._bodies.read(message)
         if message.from_address is None:
             raise NotNow(
                 f"the message {message.ref} has not been queued: it has no From address yet"
@@ -155,7 +171,7 @@ class Mailings:
             from_name=message.from_name,
             reply_to=message.reply_to or shown.reply_to,
             headers=shown.headers,
-            attachments=await self._messages.files(message),
+            attachments=await self._files.read(message),
             web_url=web_url(self._base_url, message.ref, message.web_key),
             columns=Columns(message.fields, message.conditions),
             tracking=tracking,

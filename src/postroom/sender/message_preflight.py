@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -17,15 +17,15 @@ import msgspec
 
 from postroom.composing.content_findings import ContentFinding, Level
 from postroom.domain.audience.addresses import Address, domain_of
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.messages import audiences as messages
 from postroom.domain.messages.pictures import PATH, parse_file_name
 from postroom.mail.bodies.html import HtmlTag, tokens
 from postroom.mail.mail_reader import ReadMail
-from postroom.sender.rendered_mail import Examined, Renderer
+from postroom.sender.message_rendering import Examined, Renderer
 from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
-from postroom.services.audience.targeting.audiences import AudienceService
+from postroom.services.audience.targeting.audiences import COUNTED_AT_ONCE, AudienceService
 from postroom.services.audience.targeting.excluded_examples import excluded_examples
 from postroom.services.messages.checks.background_checks import BackgroundChecks
 from postroom.services.messages.checks.link_checks import MOST_LINKS, LinkTrial, web_links
@@ -48,7 +48,7 @@ from postroom.storage import BlobInfo
 _MOST_PICTURES: Final = 50
 _PAUSES_REMEMBERED: Final = 10.0  # seconds
 _SECONDS_FOR_PAUSES: Final = 0.5
-"""Enough for a list of some hundred thousand, so that the number is right from the beginning."""
+"""For lists that are counted immediately, so that the number is right from the beginning."""
 
 
 class StoredPictures(Protocol):
@@ -65,8 +65,11 @@ class PreflightService:
         gaps: FieldGaps,
         audiences: AudienceService,
         own_host: str,
+        general: Sequence[ContentFinding] = (),
     ) -> None:
-        """Without `links` and `records`, these are not looked at."""
+        """Without `links` and `records`, these are not looked at. `general` is found in every
+        message."""
+        self._general = general
         self._renderer = renderer
         self._pictures = pictures
         self._trial = links
@@ -83,7 +86,7 @@ class PreflightService:
         """Return what is wrong with a message, and who will receive it. Wait at most this long for
         each thing that is checked in the background. `NoSuch`."""
         examined, checking = await self._without_paused(await self._renderer.examine(ref), seconds)
-        findings = list(examined.findings)
+        findings = [*examined.findings, *self._general]
         if examined.mail is not None:
             checking += await self._try_links(examined.mail, seconds, findings)
             html = examined.mail.html or ""
@@ -112,14 +115,15 @@ class PreflightService:
             await self._records.close()
 
     async def _without_paused(self, examined: Examined, seconds: float) -> tuple[Examined, int]:
-        """Leave those who have paused out of the count of a whole list; the counts of other
-        audiences know them. Return also whether they are still being counted."""
+        """Leave paused subscribers out of the count of a whole list; the counts of other audiences
+        already do. Return also whether they are still being counted."""
         audience = examined.audience
         if not examined.selected.is_everybody or not audience.will_receive:
             return examined, 0
         names = [str(each) for each in examined.lists]
         self._pauses.start(names)
-        await self._pauses.wait(names, max(seconds, _SECONDS_FOR_PAUSES))
+        is_soon = audience.will_receive <= COUNTED_AT_ONCE
+        await self._pauses.wait(names, max(seconds, _SECONDS_FOR_PAUSES if is_soon else 0))
         paused = min(sum(self._pauses.results(names).values()), audience.will_receive)
         if paused:
             excluded = {**audience.excluded, messages.Exclusion.PAUSED.value: paused}
@@ -166,8 +170,8 @@ class PreflightService:
     async def _left_out(
         self, examined: Examined, seconds: float
     ) -> tuple[dict[str, list[Address]], int]:
-        """Return some of those who will not receive a message, and how many searches for them are
-        still running."""
+        """Return some subscribers that will not receive a message, and how many searches for them
+        are still running."""
         if not examined.audience.excluded:
             return {}, 0
         key = _key(examined, examined.audience.excluded)

@@ -1,4 +1,4 @@
-"""Decides what follows from a transport's result, without a store or a socket."""
+"""Decides what happens to an email after a transport's result. Uses no store and no socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WhenInDoubt(StrEnum):
 MOST_COPIES = 3
 """After this many attempts in doubt, an administrator has to decide."""
 
-_DOUBT_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))
+_UNANSWERED_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))
 """Pauses after the first and second attempt in doubt. Short, because usually a sender was killed
 and the mail server works; growing, in case the server hangs up."""
 
@@ -45,7 +45,7 @@ class RetryPlan(msgspec.Struct, frozen=True):
 
 def suppressed(reason: str, before: EmailState, now: datetime) -> EmailState:
     """Decide on an email that is not sent: its recipient left, or the message was cancelled."""
-    return EmailState(EmailOutcome.SUPPRESSED, reason, before.tries, before.doubts, now)
+    return EmailState(EmailOutcome.SUPPRESSED, reason, before.tries, before.unanswered, now)
 
 
 class Judge:
@@ -75,7 +75,7 @@ class Judge:
             case ResultKind.DEFERRED:
                 return self._deferred(result.reply, before)
             case ResultKind.IN_DOUBT:
-                return self.doubted(result.reply, before)
+                return self.unanswered(result.reply, before)
             case ResultKind.HELD:
                 return self.held(result.reply, before)
             case _:
@@ -89,15 +89,15 @@ class Judge:
         """Decide on an email that failed for a reason other than its recipient: not an attempt."""
         return msgspec.structs.replace(before, reply=reply, next_try_at=None)
 
-    def doubted(self, reply: str, before: EmailState) -> EmailState:
+    def unanswered(self, reply: str, before: EmailState) -> EmailState:
         """Decide on an email that was handed over without a reply: send it again after a growing
         pause, or leave it in doubt after `MOST_COPIES` such attempts."""
         if self._in_doubt is WhenInDoubt.HOLD:
             return self._done(EmailOutcome.IN_DOUBT, reply, before)
-        doubted = msgspec.structs.replace(before, doubts=before.doubts + 1)
-        if doubted.doubts >= MOST_COPIES:
-            return self._done(EmailOutcome.IN_DOUBT, reply, doubted)
-        return self._again(self.now + _DOUBT_PAUSES[doubted.doubts - 1], reply, doubted)
+        state = msgspec.structs.replace(before, unanswered=before.unanswered + 1)
+        if state.unanswered >= MOST_COPIES:
+            return self._done(EmailOutcome.IN_DOUBT, reply, state)
+        return self._again(self.now + _UNANSWERED_PAUSES[state.unanswered - 1], reply, state)
 
     def _deferred(self, reply: str, before: EmailState) -> EmailState:
         tries = before.tries + 1
@@ -108,9 +108,9 @@ class Judge:
         return self._again(next_try, reply, before)
 
     def _done(self, outcome: EmailOutcome, reply: str, before: EmailState) -> EmailState:
-        return EmailState(outcome, reply, before.tries + 1, before.doubts, self.now)
+        return EmailState(outcome, reply, before.tries + 1, before.unanswered, self.now)
 
     def _again(self, next_try: datetime, reply: str, before: EmailState) -> EmailState:
         first = before.first_tried_at or self.now
-        tries, doubts = before.tries + 1, before.doubts
-        return EmailState(EmailOutcome.PENDING, reply, tries, doubts, self.now, next_try, first)
+        tries, unanswered = before.tries + 1, before.unanswered
+        return EmailState(EmailOutcome.PENDING, reply, tries, unanswered, self.now, next_try, first)

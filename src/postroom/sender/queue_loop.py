@@ -18,8 +18,8 @@ _DRAIN_SECONDS: Final = 0.5
 
 
 class Worker(Protocol):
-    """The part that processes work items. `takes_held`: it takes them, slowly, while nothing can be
-    sent."""
+    """The part that processes work items. With `takes_held` it takes them, slowly, even while
+    nothing can be sent."""
 
     takes_held: bool
 
@@ -32,7 +32,7 @@ class Worker(Protocol):
         ...
 
     async def begin(self, items: list[QueueMessage]) -> None:
-        """Start to work on these items; there may be none."""
+        """Start working on these items; there may be none."""
         ...
 
     def stop(self) -> set[asyncio.Task[None]]:

@@ -8,20 +8,19 @@ from typing import Protocol
 import msgspec
 
 from postroom.mail.bounces.envelope_tokens import EnvelopeSigner
+from postroom.sender.mailings import MailingServices
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.events import EventService
-from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.sending.hold_rows import HoldService
 from postroom.services.messages.sending.page_rows import PageRows
 from postroom.storage import Store
 
 
-class SenderServices(Protocol):
+class SenderServices(MailingServices, Protocol):
     """The services that senders use; `wiring.Services` has all of them."""
 
     store: Store
-    messages: MessageService
     link_tables: LinkTables
     pages: PageRows
     holds: HoldService

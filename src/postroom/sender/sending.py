@@ -2,7 +2,7 @@
 
 Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
 progress; each active page is settled with the results so far; work items of unfinished pages are
-released at once, uncounted, for another sender.
+released immediately, uncounted, for another sender.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_parts import SenderParts
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.operations.store_history import StoreHistory
+from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.transport.contract import Transport
 from postroom.tuning import kept_on_one_core
@@ -41,7 +42,6 @@ from postroom.watchdog import Doing, end_tasks
 
 log = logging.getLogger(__name__)
 
-POISON_QUEUE = f"{SEND_QUEUE};poison"
 
 _STATUS_SECONDS = 0.25
 _MARK_SECONDS = 1.0
@@ -66,7 +66,6 @@ class Sender:
         self._settings = settings
         self._history = history
         self._queue = services.store.queue(SEND_QUEUE)
-        self._poison = services.store.queue(POISON_QUEUE)
         self._journal = journal = Journal(settings.journals, self.owner)
         self._window = Window(transport.concurrency, settings.most_pages)
         self._sent = 0  # emails of finished pages
@@ -78,9 +77,11 @@ class Sender:
         self._stopping = asyncio.Event()
         self._store_outages = StoreOutages(self._stopping)
         limits = limits or SendingLimits()
-        self._faults = Faults(services, self.owner, self._stop_sending, limits.throttled)
+        self._faults = Faults(
+            services, self.owner, self._stop_sending, limits.throttled, limits.rest_after
+        )
         self._mailings = Mailings(
-            services.messages, settings.base_url, settings.signer, services.link_tables
+            services, settings.base_url, settings.signer, services.link_tables
         )
         self._loop = QueueLoop(
             self._queue, self, self._store_outages, lease=settings.lease, concurrency=settings.claim
@@ -98,7 +99,7 @@ class Sender:
             self._mailings,
             self._stopping,
         )
-        self._work = PageWork(parts, began=self._loop.signal_room, ended=self._forget)
+        self._work = PageWork(parts, progressed=self._loop.signal_room, ended=self._forget)
         self._restoring = Restoring(services)
         self._recovery = Recovery(
             services,
@@ -177,7 +178,7 @@ class Sender:
             if (known := self._pages.get(item.partition)) is not None:
                 again.append((known, message))
                 continue
-            # First of all: if we are killed, the next sender can release it at once.
+            # First of all: if we are killed, the next sender can release it immediately.
             self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
             taken = self._pages[item.partition] = ActivePage(message, item)
             groups.setdefault(item.ref, []).append(taken)
@@ -189,7 +190,7 @@ class Sender:
         for known, message in again:
             await self._receive_again(known, message)
         for message, why in broken:
-            await self._set_aside(message, why)
+            await move_to_poison(self._queue, message, why)
 
     def stop(self) -> set[asyncio.Task[None]]:
         """Stop sending, and let everything else finish.
@@ -209,7 +210,7 @@ class Sender:
         try:
             await self._work.work_on(group)
         except Exception:
-            log.exception("pages failed and will be taken again")
+            log.exception("pages failed and will be retried")
         finally:
             for page in group:
                 self._forget(page)
@@ -237,12 +238,6 @@ class Sender:
 
     def _sent_so_far(self) -> int:
         return self._sent + sum(page.sent for page in self._pages.values())
-
-    async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
-        """Move a message that is not a work item to the poison queue."""
-        log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
-        await self._poison.put(message.body, properties={"error": str(why)[:1000]})
-        await self._queue.delete(message)
 
     # -- background tasks ----------------------------------------------------------------------
 

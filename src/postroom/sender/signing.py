@@ -24,7 +24,14 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.storage import StoreOutage
 from postroom.transport.batch import settle_alike
-from postroom.transport.contract import FaultScope, Result, ResultKind, Transport, Watcher
+from postroom.transport.contract import (
+    ConnectionQuota,
+    FaultScope,
+    Result,
+    ResultKind,
+    Transport,
+    Watcher,
+)
 from postroom.tuning import free_this_thread
 
 log = logging.getLogger(__name__)
@@ -103,7 +110,11 @@ class SigningTransport(Transport):
         self._transport.limit_connections(most)
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         domain = ascii_domain(domain_of(mailing.from_address)).lower()
         try:
@@ -113,13 +124,13 @@ class SigningTransport(Transport):
             held = Result(ResultKind.HELD, str(exc), FaultScope.MESSAGE, reason)
             return settle_alike(held, len(recipients), watcher)
         if not signers:
-            return await self._transport.send(mailing, recipients, watcher)
+            return await self._transport.send(mailing, recipients, watcher, quota)
         signed = self._signed.get(mailing)
         if signed is None or signed.signers is not signers:
             signed = self._signed[mailing] = SignedMailing(mailing, signers)
         try:
             await self._sign(signed, recipients)
-            return await self._transport.send(signed, recipients, watcher)
+            return await self._transport.send(signed, recipients, watcher, quota)
         finally:
             signed.forget(recipients)
 

@@ -19,20 +19,28 @@ B = TypeVar("B")
 _MOST_ATTEMPTS: Final = 50
 _PAUSE_STEP, _LONGEST_PAUSE = 0.002, 0.05
 """Seconds. Pauses of random, growing length keep many writers from colliding again and again; the
-first attempt is repeated at once."""
+first attempt is repeated immediately."""
 
 
 async def retry_on_conflict(
-    attempt: Callable[[], Awaitable[T]], kind: str, name: str, *, most: int = _MOST_ATTEMPTS
+    attempt: Callable[[], Awaitable[T]],
+    kind: str,
+    name: str,
+    *,
+    most: int = _MOST_ATTEMPTS,
+    final: type[Conflict] | tuple[()] = (),
 ) -> T:
-    """Return what `attempt` returns; call it again whenever it loses a race.
+    """Return the result of `attempt`; call it again whenever it loses a race.
 
     `attempt` reads, decides and writes under ETags. It has lost if it raises `Conflict` or
-    `Overtaken`. Raise `Overtaken` for this kind and name if it loses `most` times.
+    `Overtaken`. Raise `Overtaken` for this kind and name if it loses `most` times. A `final`
+    conflict is raised at once: another attempt would meet it, too.
     """
     for count in range(most):
         try:
             return await attempt()
+        except final:
+            raise
         except (Conflict, Overtaken):
             longest = min(_PAUSE_STEP * count, _LONGEST_PAUSE)
             await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
@@ -51,8 +59,8 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
 
 
 def ignore_failure(task: asyncio.Task[Any]) -> None:
-    """Mark the failure of a task that several callers share as noticed: those who still wait for it
-    get it, and the next caller starts it again."""
+    """Mark the failure of a task that several callers share as handled. Callers that still wait for
+    it get the error, and the next caller starts it again."""
     if not task.cancelled():
         task.exception()
 

@@ -12,25 +12,25 @@
 | `listindex`      | `list`        | list            | which lists there are                |
 | `message`        | day, `draft`  | `message` + ref | a message that is not done           |
 | `messagearchive` | the same keys |                 | a message that is done               |
-| `messagepage`    | day,ref       | page            | see `messages/page_rows.py`          |
+| `messagepage`    | day,ref       | page            | see `sending/page_rows.py`           |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
 |                  |               |                 | of `done` ones, when they ended      |
 | `messageindex`   | `draft`       | ref             | drafts, which have no time           |
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
 | `messageindex`   | `web,` + list | time,ref        | see `messages/published_messages.py` |
-| `messageversion` | ref           | time            | see `messages/message_versions.py`   |
+| `messageversion` | ref           | time            | see `drafts/message_versions.py`     |
 | `abtest`         | `test`        | a kind and ref  | see `messages/ab_test_rows.py`       |
-| `template`       | `template`    | name            | see `messages/templates.py`          |
+| `template`       | `template`    | name            | see `drafts/templates.py`            |
 | `suppression`    | digits        | a digest, list  | see `audience/suppression/`          |
-| `departed`       | list          | a digest        | see `audience/departures.py`         |
+| `departed`       | list          | a digest        | see `signup/unsubscribes.py`           |
 | `foreignid`      | digits        | an id, list     | see `audience/signup/foreign_ids.py` |
 | `throttle`       | limit         | domain          | see `sender/limits/`, `sending/provider_*`|
-| `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
-| `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
-| `media`          | `picture`     | time or hash    | see `messages/pictures.py`           |
-| `media`          | `use`         | hash, message   | see `messages/picture_uses.py`       |
-| `storeinfo`      | `store`       | `data`          | see `store_conversions.py`      |
+| `holds`          | `hold`        | what is held    | see `sending/hold_rows.py`           |
+| `signuplimit`    | end of time   | who or what     | see `signup/signup_limits.py`        |
+| `media`          | `picture`     | time or hash    | see `media/pictures.py`              |
+| `media`          | `use`         | hash, message   | see `media/picture_uses.py`          |
+| `storeinfo`      | `store`       | `data`          | see `store_conversions.py`           |
 | `settings`       | `setting`     | `stored`        | see `operations/stored_settings.py`  |
 
 KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).
@@ -49,16 +49,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.list_property import ListProperty
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.list_property import ListProperty
+from postroom.domain.audience.lists.lists import (
     PROPERTIES,
     ListName,
     MailingList,
     Subscriber,
     SubscriberGuid,
-    with_source,
 )
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
@@ -92,13 +90,14 @@ LEDGER = "Ledger"
 BY_NAME = "list"
 RENAMING = "renaming"
 """The partition of lists with fields whose values are being renamed."""
+CONSENT_CHANGED = "tracking consent"
+"""The partition of subscribers whose consent to tracking has changed."""
 BY_REF, DRAFT, OPEN, DONE, RETRY = "ref", "draft", "open", "done", "retry"
 ENDED_AT = "EndedAt"
 
 _BLOCKED_BY, _SUPPRESSION = "BlockedBy", "suppression"
 SUPPRESSED_ROWS: Final = eq(_BLOCKED_BY, _SUPPRESSION)
-"""The rows of subscribers who are blocked by a suppression."""
-"""Marks a subscriber whom a suppression blocks; one who was blocked by hand has no such mark."""
+"""Rows of subscribers that a suppression blocks; those of one blocked by hand have no such mark."""
 
 V = TypeVar("V", bound=Value)
 
@@ -239,7 +238,7 @@ def lookup_entities(subscriber: Subscriber, ledger: str = "") -> list[Entity]:
 
 
 def subscriber_removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
-    """Return what removes all rows of a subscriber, in one batch."""
+    """Return the operations that remove all rows of a subscriber, in one batch."""
     return [
         Delete(subscriber.list_name, email_row(subscriber.address), etag),
         *(Delete(each.partition, each.row) for each in lookup_entities(subscriber)),
@@ -316,60 +315,6 @@ def subscriber_from(entity: Entity) -> Subscriber:
 def former_keys(stored: str) -> tuple[AddressKey, ...]:
     """Return former addresses as a row has them."""
     return tuple(AddressKey(Address(each)) for each in stored.split("\n")) if stored else ()
-
-
-class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
-    """The properties of an `email:` row that scheduler and senders need."""
-
-    SubscriberGUID: SubscriberGuid
-    Verified: bool = False
-    Blocked: str = ""
-    EmailAddress: str = ""
-    MergedGUIDs: str = ""
-    PausedUntil: datetime | None = None
-
-    @property
-    def may_receive(self) -> bool:
-        """Whether an email may be planned or sent now."""
-        is_paused = self.PausedUntil is not None and self.PausedUntil > clock.now()
-        return self.Verified and not self.Blocked and not is_paused
-
-
-class ConsentRow(SubscriberRow, frozen=True, gc=False):
-    """The same, with whether the subscriber agreed to personal tracking."""
-
-    Tracking: bool = False
-
-
-class EngagedRow(msgspec.Struct, frozen=True, gc=False):
-    """The properties of an `email:` row that rules about opens and clicks need."""
-
-    SubscriberGUID: SubscriberGuid
-    MergedGUIDs: str = ""
-    Tracking: bool = False
-    TrackingSince: datetime | None = None
-    LastOpenedAt: datetime | None = None
-    LastClickedAt: datetime | None = None
-
-    @property
-    def guids(self) -> tuple[SubscriberGuid, ...]:
-        merged = self.MergedGUIDs.split(",") if self.MergedGUIDs else ()
-        return (self.SubscriberGUID, *map(SubscriberGuid, merged))
-
-
-class AttributeRow(SubscriberRow, frozen=True, gc=False):
-    """The same, with what is known about the subscriber."""
-
-    CreatedAt: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    Attributes: str = ""
-    FormerAddresses: str = ""
-    Source: str = ""
-
-    @property
-    def known(self) -> Mapping[str, Any]:
-        """The values of its fields."""
-        attributes = msgspec.json.decode(self.Attributes) if self.Attributes else {}
-        return with_source(attributes, self.Source)
 
 
 # -- pages ----------------------------------------------------------------------------------------

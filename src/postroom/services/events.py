@@ -124,7 +124,7 @@ class EventService:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def page(
+    async def slice(
         self,
         *,
         least: Severity = Severity.INFO,
@@ -187,7 +187,7 @@ class EventService:
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
-            if self._waiting and self._waiting[0] is entity:  # not dropped meanwhile
+            if self._waiting and self._waiting[0] is entity:  # not dropped in the meantime
                 self._waiting.popleft()
 
     async def _insert(self, entity: Entity) -> None:

@@ -1,10 +1,10 @@
 """Idempotency keys: requests that may arrive twice and must count once.
 
-A client sends a key of its own with a request. The first request with a key creates a record before
-anything else is done, and adds its response at the end; a repeated request gets that response. The
-record also holds what the request will create (the reference of a message) and when it arrived. So
-a request whose process died half-way is repeated with the same result: what it created is found,
-not created twice.
+A client sends a key that it has chosen with a request. The first request with a key creates a
+record before anything else is done, and adds its response at the end; a repeated request gets that
+response. The record also holds what the request will create (the reference of a message) and when
+it arrived. So a request whose process died half-way is repeated with the same result: what it
+created is found, not created twice.
 
 One table, `idempotency`: partition the API key, row a hash of the client's key.
 """
@@ -27,7 +27,7 @@ from postroom.storage import AlreadyExists, Conflict, Entity, Store, StoreError,
 FIELD = "Idempotency-Key"
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
-"""A request that takes longer counts as dead; the store is not waited for that long."""
+"""A request that takes longer counts as dead: no call of the store takes that long."""
 
 _TABLE = "idempotency"
 _SWEPT_EVERY = 3600.0  # seconds
@@ -80,7 +80,7 @@ class IdempotencyService:
     async def finish(self, begun: Begun, status: int, body: str) -> None:
         """Store the response for repeated requests."""
         answer: dict[str, Value] = {"Status": status, "Body": body}
-        with contextlib.suppress(Conflict):  # taken over meanwhile, with the same response
+        with contextlib.suppress(Conflict):  # taken over in the meantime, with the same response
             await self._records.merge(Entity(begun.owner, begun.row, answer), begun.etag)
 
     async def forget(self, begun: Begun) -> None:

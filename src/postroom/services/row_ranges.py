@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -9,11 +10,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from postroom.domain.audience.addresses import AddressKey
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services import entities
 from postroom.storage import EVERY_KEY, Delete, KeyRange, NotFound, Table
+from postroom.storage.contract.tables import Entity
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+_MOST_NEIGHBOURS: Final = 200
 _ROWS: Final = 1000  # the most that one read of the store returns
 
 
@@ -91,3 +96,24 @@ def _counted_down(moment: datetime, *, earlier: int = 0) -> str:
     """Return the moment as digits that sort backwards; `earlier` is in microseconds."""
     micros = (moment.astimezone(UTC) - _EPOCH) // _MICROSECOND - earlier
     return f"{_LAST - max(micros, 0):018d}"
+
+
+async def neighbours(
+    table: Table, name: ListName, addresses: Sequence[AddressKey]
+) -> dict[AddressKey, Subscriber]:
+    """Return the subscribers with these sorted addresses, and perhaps some between them.
+
+    They are close together in key order, so one query finds them; if there are too many others in
+    between, each is read on its own.
+    """
+    first, last = entities.email_row(addresses[0]), entities.email_row(addresses[-1])
+    result = await table.query(
+        KeyRange.only(name), KeyRange.between(first, last), limit=_MOST_NEIGHBOURS
+    )
+    rows: Sequence[Entity | None] = result.entities
+    if result.next is not None:
+        rows = await asyncio.gather(
+            *(table.get(name, entities.email_row(each)) for each in addresses)
+        )
+    found = (entities.subscriber_from(each) for each in rows if each is not None)
+    return {each.key: each for each in found}

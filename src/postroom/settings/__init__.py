@@ -13,6 +13,7 @@ from postroom.settings.loading import (
     SettingError,
     check_stored,
     load_settings,
+    with_option,
     with_stored,
 )
 from postroom.settings.parsing import TrustedProxies
@@ -29,5 +30,6 @@ __all__ = [
     "TrustedProxies",
     "check_stored",
     "load_settings",
+    "with_option",
     "with_stored",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+
 from postroom.domain.audience.addresses import Address
 from postroom.settings import parsing
 from postroom.settings.declaring import SettingGroup, setting
@@ -15,13 +18,38 @@ def _check_mailbox(url: str) -> None:
     parse_mailbox_url(url)
 
 
+_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+
+
+def _check_topics(text: str) -> None:
+    for each in parsing.words(text):
+        if not _TOPIC.fullmatch(each):
+            expected = "must be ARNs such as arn:aws:sns:eu-west-1:123456789012:bounces"
+            raise parsing.RefusedValue(expected, each)
+
+
+def _check_verification_key(text: str) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ec import (
+        EllipticCurvePublicKey,
+    )  # late: few processes need it
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+    try:
+        key = load_der_public_key(base64.b64decode(text))
+    except ValueError:  # also `binascii.Error`
+        key = None
+    if not isinstance(key, EllipticCurvePublicKey):
+        expected = "must be the verification key as SendGrid shows it, which begins with MFkw"
+        raise parsing.RefusedValue(expected)
+
+
 class BounceSettings(SettingGroup, frozen=True):
     """Where bounces go, and how they come in."""
 
     domain: str = setting(
         "bounce_domain",
         "",
-        "A domain of its own for bounces, such as bounce.example.com: each email gets a signed"
+        "A separate domain for bounces, such as bounce.example.com: each email gets a signed"
         " envelope sender there. Its MX must lead to Postroom's mail listener. All machines need"
         " the same secret_key.",
         parsing.domain,
@@ -93,6 +121,7 @@ class BounceSettings(SettingGroup, frozen=True):
         "The SNS topics of Amazon SES whose events are accepted, as ARNs separated by commas.",
         parsing.words,
         storable=True,
+        check=_check_topics,
     )
     sendgrid_webhook_key: str = setting(
         "sendgrid_webhook_key",
@@ -100,6 +129,7 @@ class BounceSettings(SettingGroup, frozen=True):
         "The verification key of SendGrid's signed event webhook.",
         str,
         storable=True,
+        check=_check_verification_key,
     )
     mailgun_webhook_key: str = setting(
         "mailgun_webhook_key", "", "Mailgun's webhook signing key.", str, secret=True, storable=True

@@ -9,13 +9,13 @@ from postroom.settings.declaring import SettingGroup, setting
 
 
 class CanarySettings(SettingGroup, frozen=True):
-    """Large messages: who gets them first, and when the others do not."""
+    """Large messages: who gets them first, and when everyone else does not."""
 
     above: int = setting(
         "canary_from",
         "10000",
         "A message to more recipients than this goes to some of them first (its canary), and to the"
-        " others if all is well; 0: only if its author chooses it.",
+        " rest if all is well; 0: only if its author chooses it.",
         parsing.whole_number(1, 1_000_000_000, also=0),
     )
     share: float | None = setting(
@@ -27,13 +27,13 @@ class CanarySettings(SettingGroup, frozen=True):
     wait: timedelta = setting(
         "canary_wait",
         "10m",
-        "How long the others wait after these emails were sent (0s to 24h).",
+        "How long the rest wait after these emails were sent (0s to 24h).",
         parsing.duration("0s", "24h"),
     )
     refusals: float | None = setting(
         "canary_refusals",
         "5",
-        "The others do not get the message if more than this percentage of the first emails, and at"
+        "The rest do not get the message if more than this percentage of the first emails, and at"
         " least 3, were refused or bounced; 0: no limit.",
         parsing.percentage,
     )

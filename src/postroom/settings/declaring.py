@@ -58,7 +58,7 @@ class FoundSetting(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Return the text with secrets masked, also user names and passwords in URLs."""
+        """Return the text with secrets masked, including user names and passwords in URLs."""
         if self.setting.secret:
             return "●●●●●●" if self.text else "(not set)"
         return masked(self.text) if self.setting.is_url else self.text

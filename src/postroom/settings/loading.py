@@ -48,7 +48,8 @@ def load_settings(
     file = _read_file(folder / FILE)
     found = {setting.name: _find(setting, file, environment, options or {}) for setting in SETTINGS}
     _imply(found, "store", f"sqlite:///{Path(found['data'].text)}/postroom.db")
-    _imply(found, "base_url", f"http://localhost:{found['port'].text.strip()}")
+    port = _value(found["port"])  # first: otherwise the error would be about the base URL
+    _imply(found, "base_url", f"http://localhost:{port}")
     return _grouped(found, _unknown(environment))
 
 
@@ -61,6 +62,12 @@ def with_stored(settings: Settings, texts: Mapping[str, str]) -> Settings:
         if name in texts and found.setting.storable and not found.is_fixed
     }
     return _grouped({**settings.found, **stored}, settings.unknown) if stored else settings
+
+
+def with_option(settings: Settings, name: str, text: str, option: str) -> Settings:
+    """Return the settings with one that a command-line option of another name implies."""
+    implied = FoundSetting(settings.found[name].setting, text, option)
+    return _grouped({**settings.found, name: implied}, settings.unknown)
 
 
 def _grouped(found: dict[str, FoundSetting], unknown: tuple[str, ...]) -> Settings:
@@ -128,9 +135,7 @@ def check_stored(name: str, text: str) -> str:
 
 
 def _problem(found: FoundSetting, exc: ValueError) -> str:
-    """Return the requirement and, unless it is a secret, the value that does not meet it."""
-    if found.setting.secret:
-        return str(exc)
+    """Return the requirement and the value that does not meet it; a secret is masked."""
     value = exc.value if isinstance(exc, RefusedValue) else None
     return f"{exc}, not {_quoted(found.shown if value is None else value)}"
 

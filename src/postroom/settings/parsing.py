@@ -85,7 +85,7 @@ def rate(text: str) -> float | None:
 
 
 def percentage(text: str) -> float | None:
-    """Return a percentage; None for 0 or nothing."""
+    """Return a percentage; None for 0 or an empty text."""
     if not text.strip() or re.fullmatch(r"\s*0+(\.0*)?\s*", text):
         return None
     found = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*%?\s*", text, re.ASCII)
@@ -134,7 +134,7 @@ def email_address(text: str) -> Address:
     try:
         return parse_address(text)
     except Invalid as exc:
-        raise RefusedValue(f"must be an email address ({exc.problem})") from exc
+        raise RefusedValue("must be an email address such as ann@example.com") from exc
 
 
 def ip_address(text: str) -> str:
@@ -161,8 +161,12 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def shared_secret(text: str) -> str:
-    if text and (len(text) < 16 or not text.isprintable() or " " in text):
-        raise RefusedValue("must have at least 16 characters, without spaces", "●●●●●●")
+    if not text:
+        return text
+    if len(text) < 16:
+        raise RefusedValue("must have at least 16 characters", str(len(text)))
+    if not text.isprintable() or " " in text:
+        raise RefusedValue("must have neither spaces nor control characters")
     return text
 
 
@@ -212,7 +216,7 @@ def hsts(text: str) -> str:
 
 def secret_key(text: str) -> str:
     if text and len(text) < 32:
-        raise RefusedValue(f"must have at least 32 characters, not {len(text)}")
+        raise RefusedValue("must have at least 32 characters", str(len(text)))
     return text
 
 

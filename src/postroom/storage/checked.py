@@ -215,7 +215,7 @@ def check_message(message: MessageToPut, most: int = limits.QUEUE_MESSAGE_BYTES)
         size = len(message.body.encode()) + len(msgspec.json.encode(message.properties))
         if size > most:
             raise TooLarge(
-                f"a queue message with properties must have at most {most:,} bytes, not {size:,}"
+                f"a queue message with properties must be at most {most:,} bytes, not {size:,}"
             )
 
 

@@ -1,5 +1,5 @@
-"""What is the same for the tables of all engines: checks of arguments, metrics, methods that use
-others (see `checked.py`), and the reason why a batch of operations does not fit.
+"""What the tables of all engines share: checks of arguments, metrics, methods that use others (see
+`checked.py`), and the reason why a batch of operations does not fit.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def described(table: str, partition: str, row: str) -> str:
 
 @lru_cache(maxsize=64)
 def _check_kind(kind: type[msgspec.Struct]) -> None:
-    """Refuse a struct that names bytes: they are stored separately, and are not read."""
+    """Refuse a struct with a property of bytes: these are stored separately, and are not read."""
     for field in msgspec.structs.fields(kind):
         if field.type is bytes or bytes in get_args(field.type):
             raise InvalidValue(f"{field.name}: bytes cannot be read as part of a struct; use query")
@@ -284,5 +284,5 @@ def check_batch(operations: Sequence[Operation]) -> str:
     if len(rows) != count:
         raise InvalidBatch("a batch must not contain a row twice")
     if size > limits.BATCH_BYTES:
-        raise TooLarge(f"a batch must have at most {limits.BATCH_BYTES:,} bytes, not {size:,}")
+        raise TooLarge(f"a batch must be at most {limits.BATCH_BYTES:,} bytes, not {size:,}")
     return first or ""

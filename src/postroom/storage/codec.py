@@ -72,7 +72,7 @@ def encode(properties: Properties) -> Encoded:
 
 
 def encode_alike(rows: Mapping[str, Mapping[str, str]], shared: Properties) -> dict[str, str]:
-    """Return the JSON texts of rows that share properties and have text of their own."""
+    """Return the JSON texts of rows that share some properties; the others are text."""
     own = {row: _encoder.encode(properties).decode() for row, properties in rows.items()}
     if not shared:
         return own

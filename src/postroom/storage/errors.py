@@ -12,7 +12,7 @@
         ├── Conflict                         the data was not as the caller expected
         │   ├── AlreadyExists
         │   ├── NotFound (LookupError)
-        │   └── StaleETag                    it exists, but was changed meanwhile
+        │   └── StaleETag                    it exists, but was changed in the meantime
         ├── LeaseLost                        of a queue message or of a named lease
         ├── StoreOutage                      the store cannot be used now; the caller waits
         │   ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries

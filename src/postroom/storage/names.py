@@ -63,7 +63,7 @@ def check_blob_name(name: str) -> str:
     """Check for a clean relative path: others change their meaning in a URL, as on Azure."""
     _check_printable("blob", name)
     if len(name.encode()) > limits.BLOB_NAME_BYTES:
-        raise InvalidName(f"blob {_shown(name)}: must have at most {limits.BLOB_NAME_BYTES} bytes")
+        raise InvalidName(f"blob {_shown(name)}: must be at most {limits.BLOB_NAME_BYTES} bytes")
     parts = name.split("/")
     if (
         _NOT_IN_A_PATH.search(name)

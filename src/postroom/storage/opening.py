@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 
 from postroom.storage.contract.store import Store
@@ -16,20 +15,19 @@ _ENGINES: dict[str, tuple[str, str | None]] = {
 }
 
 
-async def open_existing_store(url: str, azure_connection_string: str | None = None) -> Store:
+async def open_existing_store(url: str, azure_connection_string: str = "") -> Store:
     """Open a store like `open_store`, but never create a file for a mistyped name."""
     if url.startswith("sqlite://"):
         import_module("postroom.storage.sqlite.engine").check_exists(url)
     return await open_store(url, azure_connection_string)
 
 
-async def open_store(url: str, azure_connection_string: str | None = None) -> Store:
+async def open_store(url: str, azure_connection_string: str = "") -> Store:
     """Open the store that a URL names, creating or upgrading its schema.
 
     - `sqlite:///relative.db`, `sqlite:////absolute/path.db`
     - `postgresql://user:password@host:port/database`
-    - `azure://` with `azure_connection_string` (None: that of `POSTROOM_AZURE_CONNECTION_STRING`),
-      or `azure://ACCOUNT` with managed identity
+    - `azure://` with `azure_connection_string`, or `azure://ACCOUNT` with managed identity
 
     Raises `InvalidStoreUrl`, `StoreUnavailable`, `AccessDenied` or `StoreDamaged`, none of which
     repeats a password.
@@ -48,10 +46,6 @@ async def open_store(url: str, azure_connection_string: str | None = None) -> St
         raise InvalidStoreUrl(
             f"{scheme}:// needs a driver that is not installed: pip install 'postroom[{extra}]'"
         ) from exc
-    credentials = []
-    if scheme == "azure":
-        if azure_connection_string is None:
-            azure_connection_string = os.environ.get("POSTROOM_AZURE_CONNECTION_STRING", "")
-        credentials = [azure_connection_string]
+    credentials = [azure_connection_string] if scheme == "azure" else []
     store: Store = await engine.connect(url, *credentials)
     return store

@@ -56,7 +56,7 @@ def check_value(name: str, value: Value) -> None:
         _check_timestamp(name, value)
     elif len(value) > limits.PROPERTY_BYTES:
         raise TooLarge(
-            f"{name}: must have at most {limits.PROPERTY_BYTES:,} bytes, not {len(value):,}"
+            f"{name}: must be at most {limits.PROPERTY_BYTES:,} bytes, not {len(value):,}"
         )
 
 
@@ -105,14 +105,12 @@ def check_properties(properties: Properties) -> int:
                 large = True
     # Short properties alone cannot exceed the limit, so most entities are not measured.
     if large and (measured := entity_size(properties)) > limits.ENTITY_BYTES:
-        raise TooLarge(
-            f"an entity must have at most {limits.ENTITY_BYTES:,} bytes, not {measured:,}"
-        )
+        raise TooLarge(f"an entity must be at most {limits.ENTITY_BYTES:,} bytes, not {measured:,}")
     return size
 
 
 def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
-    """Check many entities that share properties and have text of their own; return their size.
+    """Check many entities that share some properties, and whose others are text; return their size.
 
     Short ASCII texts are checked all at once.
     """

@@ -97,7 +97,7 @@ THROTTLED = "The recipient's provider is limiting how much we can send"
 
 
 class Watcher(Protocol):
-    """Learns at once what happens to each email, by its position in the batch.
+    """Learns immediately what happens to each email, by its position in the batch.
 
     Both methods are called in the event loop's thread, must be quick and must not raise.
     `handing_over` is called before the byte that completes the email can leave this process: an
@@ -134,14 +134,29 @@ class PartWatcher:
         self._watcher.settled(self._start + position, result)
 
 
+class ConnectionQuota(msgspec.Struct, frozen=True):
+    """A connection that has carried this many `emails` to a provider carries no more to it."""
+
+    provider: str
+    emails: int
+
+
 class Transport(ABC):
     """A way to send emails. One object serves the whole process; calls may overlap."""
 
     @abstractmethod
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
-        """Send to each recipient and return their results in order; raise nothing for one of them.
+        """Send to each recipient, and return their results in order. Never raises for a single
+        recipient.
+
+        With a `quota`, all recipients are at its provider. A transport without connections ignores
+        it.
 
         If cancelled, stop as soon as every email that was handed over is settled or `IN_DOUBT`;
         the others were not sent.
@@ -160,7 +175,7 @@ class Transport(ABC):
 
     def limit_connections(self, most: int) -> None:
         """Keep at most this many connections to a server from now on; excess ones finish their
-        email first. Does nothing for a transport without connections of its own."""
+        email first. Does nothing for a transport without connections."""
         return
 
     @abstractmethod

@@ -98,7 +98,8 @@ class OutboxFolder:
         return await asyncio.to_thread(self._restore, batch)
 
     async def delete_all(self) -> int:
-        """Delete all emails permanently, also those that could be restored; return how many."""
+        """Delete all emails permanently, including those that could be restored; return how
+        many."""
         return await asyncio.to_thread(self._delete_all)
 
     # — In a thread —

@@ -17,6 +17,7 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import (
     INVALID_ADDRESS,
     INVALID_MESSAGE,
+    ConnectionQuota,
     FaultScope,
     Result,
     ResultKind,
@@ -43,7 +44,11 @@ class OutboxTransport(Transport):
         return f"OutboxTransport({str(self._folder)!r})"
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         """Write temporary files in a thread, then rename one after the other, so that at most one
         email is between `handing_over` and `settled`."""

@@ -8,11 +8,12 @@ from dns.asyncresolver import Resolver
 
 from postroom.encryption import load_secret_key
 from postroom.sender.message_preflight import PreflightService
+from postroom.services.audience.files.runs.import_runs import ImportRuns
 from postroom.services.audience.listmonk.listmonk_api import MayConnect
 from postroom.services.messages.checks.link_checks import is_public
 from postroom.services.messages.domains.domain_checks import DomainChecks
 from postroom.settings import Settings
-from postroom.web.background import Background, ImportRuns, Redrives
+from postroom.web.background import Background, Redrives
 from postroom.web.hit_collector import HitCollector
 from postroom.web.requests.cookies import cookies_at
 from postroom.web.requests.login_limits import LoginLimits
@@ -47,9 +48,9 @@ class WebContext:
         self.cookies = cookies_at(self.base_url)
         self.stopping = asyncio.Event()
         self.background = Background()
-        self.import_runs = ImportRuns(services.imports, self.background)
+        self.import_runs = ImportRuns(services.store, services.imports, self.background)
         self.redrives = Redrives(services.queues, self.background)
-        self.hits = HitCollector(services.store, self.background)
+        self.hits = HitCollector(services.store, self.background, settings.storage.data / "hits")
         self.login_limits = LoginLimits()
         self.may_import_from: MayConnect = is_public
         """Where the pages may import subscribers from."""

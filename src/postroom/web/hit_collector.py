@@ -11,75 +11,93 @@ import hashlib
 import logging
 import secrets
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from postroom.domain.messages.hits import HIT_QUEUE, Hit, HitBatch, cause_of
+from postroom.domain.messages.hits import HIT_QUEUE, Hit, cause_of
 from postroom.mail.tracking.tracking_tokens import TrackedLink
 from postroom.storage import Store, StoreOutage
 from postroom.web.background import Background
+from postroom.web.collected_hits import CollectedHits, left_by_dead_servers, new_collection
 
 log = logging.getLogger(__name__)
 
 _COLLECT_SECONDS: Final = 1.0
-_MOST_IN_BATCH: Final = 380  # of up to 120 bytes: a queue message holds 48,000
 _MOST_WAITING: Final = 100_000  # hits, while the store is unavailable
 _KEY_SECONDS: Final = 3600.0
 
 
 class HitCollector:
-    def __init__(self, store: Store, background: Background) -> None:
+    def __init__(self, store: Store, background: Background, folder: Path) -> None:
         self._queue = store.queue(HIT_QUEUE)
         self._background = background
-        self._hits: list[Hit] = []
-        self._batches: list[HitBatch] = []
+        self._folder = folder
+        self._collecting = new_collection(folder)
+        self._waiting: list[CollectedHits] = []
         self._flushing: asyncio.Task[None] | None = None
         self._key = b""
         self._key_until = 0.0
         self._dropped = 0
 
+    def recover(self) -> None:
+        """Queue the hits that killed web servers on this machine have left."""
+        self._waiting += left_by_dead_servers(self._folder)
+        if found := sum(map(len, self._waiting)):
+            log.info("%d hits of a killed web server are queued now", found)
+            self._start_flushing()
+
     def note(self, link: TrackedLink, number: int, place: str, agent: str) -> None:
         """Note a hit by a visitor at a network address with this browser."""
-        if len(self._hits) + _MOST_IN_BATCH * len(self._batches) >= _MOST_WAITING:
+        if len(self._collecting) + sum(map(len, self._waiting)) >= _MOST_WAITING:
             self._dropped += 1
             return
         visitor = self._digest(place, agent)
         at = round(time.time(), 3)
-        self._hits.append(Hit(link.ref, number, at, visitor, cause_of(agent), link.guid))
-        if self._flushing is None or self._flushing.done():
-            self._flushing = self._background.start(self._flush_soon(), "queueing of hits")
+        self._collecting.add(Hit(link.ref, number, at, visitor, cause_of(agent), link.guid))
+        self._start_flushing()
 
     async def flush(self) -> None:
-        """Queue all hits. A batch that may have been queued already keeps its ID, so that it counts
-        once."""
-        hits, self._hits = self._hits, []
-        for start in range(0, len(hits), _MOST_IN_BATCH):
-            some = tuple(hits[start : start + _MOST_IN_BATCH])
-            self._batches.append(HitBatch(secrets.token_hex(8), some))
-        while self._batches:
-            await self._queue.put(msgspec.json.encode(self._batches[0]).decode())
-            del self._batches[0]
+        """Queue all hits."""
+        await self._queue_waiting()
+        if self._collecting:
+            self._waiting.append(self._collecting)
+            self._collecting = new_collection(self._folder)
+            await self._queue_waiting()
         if self._dropped:
             log.error("%d hits were not counted: the store was unavailable", self._dropped)
             self._dropped = 0
 
     async def close(self) -> None:
-        """Queue what is left."""
+        """Queue what is left. If the store is unavailable, leave it to the next web server."""
         try:
             await self.flush()
         except StoreOutage as exc:
-            log.warning("the last hits are not counted: %s", exc)
+            log.warning("the last hits wait for the next web server on this machine: %s", exc)
+            for each in (*self._waiting, self._collecting):
+                each.leave()
+
+    def _start_flushing(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = self._background.start(self._flush_soon(), "queueing of hits")
 
     async def _flush_soon(self) -> None:
-        while True:
+        while self._collecting or self._waiting:
             await asyncio.sleep(_COLLECT_SECONDS)
             try:
                 await self.flush()
             except StoreOutage as exc:
                 log.warning("hits wait for the store: %s", exc)
-            if not self._hits and not self._batches:
-                return
+
+    async def _queue_waiting(self) -> None:
+        while self._waiting:
+            first = self._waiting[0]
+            while (batch := first.batch()) is not None:
+                await self._queue.put(msgspec.json.encode(batch).decode())
+                first.batch_queued()
+            first.remove()
+            del self._waiting[0]
 
     def _digest(self, place: str, agent: str) -> str:
         now = time.monotonic()

@@ -7,7 +7,6 @@ from postroom.wiring.live_settings import (
     opened_live,
     sending_settings,
 )
-from postroom.wiring.mail_trial import send_trial
 from postroom.wiring.message_checks import (
     make_domain_checks,
     make_preflight,
@@ -37,6 +36,7 @@ from postroom.wiring.processes import (
     make_suppression_work,
     make_unfinished_renames,
     make_watchdog,
+    make_withdrawn_consents,
     run_alerts,
     run_bounce_inputs,
     run_confirmations,
@@ -44,7 +44,7 @@ from postroom.wiring.processes import (
     run_sender,
     stalls_in,
 )
-from postroom.wiring.setup_trials import SetupTrial, try_alerts, try_bounce_inputs
+from postroom.wiring.setup_trials import SetupTrial, send_trial, try_alerts, try_bounce_inputs
 
 __all__ = [
     "LiveSettings",
@@ -70,6 +70,7 @@ __all__ = [
     "make_suppression_work",
     "make_unfinished_renames",
     "make_watchdog",
+    "make_withdrawn_consents",
     "opened_live",
     "opened_services",
     "opened_shared_transport",

@@ -53,7 +53,7 @@ class LiveSettings:
     async def change(
         self, changes: Mapping[str, str | None], *, by: str, version: str | None = None
     ) -> None:
-        """Store checked texts (None: remove) and use them at once. `Invalid`, `Overtaken`."""
+        """Store checked texts (None: remove) and use them immediately. `Invalid`, `Overtaken`."""
         await self._service.change(changes, by=by, version=version)
         await self.refresh()
 

@@ -9,11 +9,12 @@ from dns.asyncresolver import Resolver
 
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.messages.web_pages import known_web_url
-from postroom.sender.draft_mail import parse_test_addresses, send_tests
+from postroom.sender.draft_emails import parse_test_addresses, send_tests
 from postroom.sender.message_preflight import PreflightService
-from postroom.sender.rendered_mail import Renderer
+from postroom.sender.message_rendering import Renderer
 from postroom.services.audience.fields.field_gaps import FieldGaps
 from postroom.services.messages.checks.link_checks import LinkTrial
+from postroom.services.messages.checks.preflight import inspect_base_url
 from postroom.services.messages.domains.domain_checks import DomainChecks, OurSending
 from postroom.settings import Settings
 from postroom.transport.contract import Result
@@ -50,10 +51,11 @@ async def send_test_emails(
 
 def make_preflight(services: Services, settings: Settings, renderer: Renderer) -> PreflightService:
     transport, own_host = settings.transport, urlsplit(settings.web.base_url).hostname or ""
+    leaves = sends_mail(transport.url)
     links, records = None, None
     if transport.online_checks == "yes":
         links = LinkTrial()
-        if sends_mail(transport.url):
+        if leaves:
             records = make_domain_checks(services, settings)
     gaps = FieldGaps(services.fields, services.audiences)
     return PreflightService(
@@ -64,14 +66,15 @@ def make_preflight(services: Services, settings: Settings, renderer: Renderer) -
         gaps,
         services.audiences,
         own_host,
+        list(inspect_base_url(settings.web.base_url)) if leaves else (),
     )
 
 
 def make_domain_checks(
     services: Services, settings: Settings, resolver: Resolver | None = None
 ) -> DomainChecks:
-    """Return what checks the DNS records of sending domains; without a resolver, with that of this
-    machine."""
+    """Return the checks of the DNS records of sending domains; without a resolver, with
+    that of this machine."""
     bounces, transport = settings.bounces, settings.transport
     ours = OurSending(
         selector=transport.dkim_selector,

@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.digest import WeeklyDigest
-from postroom.domain.messages.canaries import CanaryRules
+from postroom.domain.messages.waves.canaries import CanaryRules
 from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
 from postroom.inbound.listener_certificate import ListenerError
@@ -35,6 +35,7 @@ from postroom.sender.limits.warm_up_limits import WarmUpLimits
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.audience.bounces.providers.provider_hooks import HOOKS
 from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
+from postroom.services.audience.results.withdrawn_consents import WithdrawnConsents
 from postroom.services.audience.suppression.delivery_limits import DeliveryLimits, HoldRates
 from postroom.services.events import Severity
 from postroom.services.messages.domains.dns_lookups import (
@@ -79,7 +80,7 @@ def make_sender(services: Services, transport: Transport, settings: Settings) ->
 
 
 def make_provider_limits(services: Services, settings: Settings) -> ProviderLimits | None:
-    """Return what keeps to the rates of providers, or None if that is switched off."""
+    """Return the limits by provider, or None if rates do not adapt."""
     if settings.sender.adaptive_rates != "yes":
         return None
     lookups = None
@@ -108,14 +109,14 @@ def make_confirmations(
 
 
 def make_signer(services: Services, settings: Settings) -> EnvelopeSigner | None:
-    """Return what signs envelope senders, or None if bounces simply go to the From address."""
+    """Return the signer of envelope senders, or None if bounces simply go to the From address."""
     bounces = settings.bounces
     headers: dict[str, str] = {}
     for hook in HOOKS.values():
         if getattr(bounces, hook.setting):
             headers.update(hook.headers)
     if settings.transport.url.startswith("sendgrid:"):
-        headers.clear()  # its API has a field of its own
+        headers.clear()  # its API has a field for this
     if not (bounces.domain or bounces.address or bounces.has_hooks):
         return None
     return EnvelopeSigner(
@@ -136,7 +137,7 @@ def make_hit_worker(services: Services) -> HitWorker:
 
 
 def make_listener(services: Services, settings: Settings) -> MailListener | None:
-    """Return what receives bounces from a mail server, or None without a port for it.
+    """Return the listener for bounces from a mail server, or None without a port for it.
     `ListenerError`."""
     bounces = settings.bounces
     if bounces.port is None:
@@ -155,7 +156,7 @@ def make_listener(services: Services, settings: Settings) -> MailListener | None
 
 
 def make_mailbox(services: Services, settings: Settings) -> MailboxReader | None:
-    """Return what fetches bounces from a mailbox, or None without one. `MailboxError`."""
+    """Return the reader of the bounce mailbox, or None without one. `MailboxError`."""
     if not settings.bounces.mailbox:
         return None
     url = parse_mailbox_url(settings.bounces.mailbox)
@@ -220,6 +221,11 @@ def make_retention(services: Services, settings: Settings) -> Retention:
 
 def make_unfinished_renames(services: Services) -> UnfinishedRenames:
     return UnfinishedRenames(services.store, services.field_changes)
+
+
+def make_withdrawn_consents(services: Services) -> WithdrawnConsents:
+    rows = services.subscriber_rows
+    return WithdrawnConsents(services.store, services.people, rows, services.times)
 
 
 def make_suppression_work(services: Services, settings: Settings) -> SuppressionWork:
@@ -313,38 +319,35 @@ async def run_alerts(services: Services, live: LiveSettings, stopping: asyncio.E
             running: list[Coroutine[Any, Any, object]] = [ending.wait()]
             if alerts := make_alerts(services, transport, settings):
                 running.append(alerts.run(ending))
-            if digest := make_digest(services, transport, settings):
-                running.append(digest.run(ending))
+            running.append(make_digest(services, transport, settings).run(ending))
             await asyncio.gather(*running)
 
     await live.run(run, lambda found: (found.transport, found.alerts), stopping)
 
 
-def make_digest(
-    services: Services, transport: Transport, settings: Settings
-) -> WeeklyDigest | None:
-    """Return what sends the weekly digest, or None if nobody gets it."""
-    if (to := settings.alerts.digest) is None:
-        return None
+def make_digest(services: Services, transport: Transport, settings: Settings) -> WeeklyDigest:
+    """Return what sends the weekly digest to its address and to users who want it."""
     return WeeklyDigest(
         services.store,
-        services.results,
-        services.movements,
+        services.results_over_time,
+        services.lists,
+        services.users,
+        services.list_access,
         transport,
         NoticeSender(services.lists, settings.alerts.from_address),
-        to,
+        settings.alerts.digest,
         settings.web.base_url,
     )
 
 
 def make_alerts(services: Services, transport: Transport, settings: Settings) -> Alerts | None:
-    """Return what sends alerts, or None if no channel is set."""
+    """Return the sender of alerts, or None if no channel is set."""
     channels = make_channels(services, transport, settings)
     return Alerts(services.store, services.events, channels) if channels else None
 
 
 def make_channels(services: Services, transport: Transport, settings: Settings) -> list[Channel]:
-    """Return the ways on which alerts go out."""
+    """Return the channels through which alerts are sent."""
     channels: list[Channel] = []
     if to := settings.alerts.email:
         sender = NoticeSender(services.lists, settings.alerts.from_address)

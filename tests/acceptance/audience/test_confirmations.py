@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.domain.audience.list_emails import ListEmailKind
+from postroom.domain.audience.lists.list_emails import ListEmailKind
 from postroom.domain.messages.pages import CONFIRM_QUEUE
-from postroom.sender.confirmations import POISON_QUEUE
+from postroom.domain.queues.queue_names import poison_queue
 from postroom.services.audience.signup.changed_details import changes_digest
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
 from tests.contract.conftest import ON_ONE_ENGINE
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import until
 from tests.unit.mail.strict import bodies, parse, read_headers
 
@@ -97,7 +97,7 @@ async def test_a_list_asks_and_welcomes_in_its_own_words(
 
 
 @ON_ONE_ENGINE
-async def test_who_signs_up_again_with_other_details_is_asked_about_the_latest_ones(
+async def test_subscribers_who_sign_up_again_are_asked_about_their_latest_details(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     await make_list(services)
@@ -168,7 +168,7 @@ async def test_a_refused_confirmation_is_not_tried_again_and_the_log_says_why(
 
 
 @ON_ONE_ENGINE
-async def test_what_is_no_work_item_is_set_aside_with_the_reason(
+async def test_an_invalid_work_item_becomes_poison_with_the_reason(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     await make_list(services)
@@ -178,7 +178,7 @@ async def test_what_is_no_work_item_is_set_aside_with_the_reason(
     await services.subscriptions.subscribe(LIST, ANNA)
     postroom.start("sender")
     await until_empty(services)
-    aside = await services.store.queue(POISON_QUEUE).peek(10)
+    aside = await services.store.queue(poison_queue(CONFIRM_QUEUE)).peek(10)
     assert {message.body for message in aside} == wrong
     assert all("GUID,LISTNAME" in message.properties["error"] for message in aside)
     assert server.copies() == {ANNA: 1}

@@ -10,7 +10,7 @@ from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
 from tests.contract.conftest import ON_ONE_ENGINE
 from tests.integration.usecases.making import now
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import until
 
 DEAD, ANN, OTHER = "dead@example.com", "ann@example.com", "other"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.audiences import EVERYBODY
 from postroom.storage import KeyRange, Store, open_store
 from postroom.wiring import Services
-from tests.integration.usecases.audience.test_other_tools import mailchimp
+from tests.integration.usecases.audience.imports.test_other_tools import mailchimp
 from tests.integration.usecases.making import BODIES, FROM, now
 from tests.integration.usecases.pages import check_pages, fan_out_whole
 
@@ -18,7 +18,7 @@ NEWS, OTHER = ListName("news"), ListName("other")
 
 
 async def etags(store: Store) -> int:
-    """One number for all rows of the list, its departures and all suppressions, and the versions of
+    """One number for all rows of the list, its unsubscribes and all suppressions, and versions of
     all of them."""
     found = 0
     ours = (("mailinglist", NEWS), ("departed", NEWS), ("suppression", None))

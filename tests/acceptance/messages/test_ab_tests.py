@@ -3,23 +3,30 @@
 import asyncio
 import random
 import time
+from itertools import product
 
 import msgspec
 import pytest
 
-from postroom.domain.messages.ab_tests import AbState, AbTest, Criterion
 from postroom.domain.messages.messages import FINAL, MessageStatus
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves.ab_tests import AbState, AbTest, Criterion
 from postroom.services.audience.results.engagement import Engagement
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, address_of, fill
 from tests.acceptance.hosting import SECRET_KEY
-from tests.services.recording_smtp import RecordingSmtp
+from tests.long import sized
+from tests.services.mail.recording_smtp import RecordingSmtp
 from tests.services.waiting import until
 
 COUNT = 600
 WHO = "ann@example.com"
+CASES = sized(
+    [("sqlite", Criterion.CLICKS), ("postgres", Criterion.UNSUBSCRIBES)],
+    list(product(("sqlite", "postgres"), Criterion)),
+)
+"""Each engine and each criterion; `make test-long` combines all."""
 
 
 async def prepared(services: Services, track: str) -> AbTest:
@@ -48,8 +55,8 @@ async def answer(services: Services, test: AbTest, criterion: Criterion) -> None
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("criterion", list(Criterion))
-async def test_whatever_is_killed_everybody_gets_one_variant(
+@pytest.mark.parametrize(("engine", "criterion"), CASES, indirect=["engine"])
+async def test_whatever_is_killed_everyone_gets_one_variant(
     postroom: Postroom, services: Services, server: RecordingSmtp, criterion: Criterion
 ) -> None:
     postroom.settings["secret_key"] = SECRET_KEY

@@ -18,8 +18,8 @@ from tests.acceptance.harness import (
     schedule,
 )
 from tests.contract.conftest import ON_ONE_ENGINE
-from tests.services.postgres import PostgresServer
-from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule
+from tests.services.stores.postgres import PostgresServer
 from tests.services.waiting import BUSY
 
 
@@ -93,7 +93,7 @@ async def test_sigterm_during_sending_loses_and_duplicates_nothing(
 async def test_each_email_gets_the_outcome_that_its_server_gave(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
-    """5 % deferred once, 1 % refused, and a 421 now and then."""
+    """5% deferred once, 1% refused, and a 421 now and then."""
     count = 2_000
     postroom.settings["retry_first"] = "1s"
     server.script(
@@ -215,7 +215,7 @@ async def test_subscribers_who_leave_while_a_slow_server_handles_others_get_noth
 
 @ON_ONE_ENGINE
 @pytest.mark.timeout(120)
-async def test_answers_that_take_long_keep_nobody_else_from_getting_it(
+async def test_slow_replies_do_not_delay_other_recipients(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     count = 500
@@ -248,7 +248,7 @@ async def test_pause_resume_and_cancel_take_effect_soon(
     postroom.start("scheduler")
     postroom.start("sender")
     await checker.until(lambda _, counts: counts.done > 200, seconds=30, why="no progress")
-    await services.messages.pause(message.ref)
+    await services.message_states.pause(message.ref)
     for _ in range(30):
         _, paused = await checker.look()
         await asyncio.sleep(1.0)
@@ -259,11 +259,11 @@ async def test_pause_resume_and_cancel_take_effect_soon(
     else:
         raise AssertionError("it goes on sending")
     assert paused.done < count
-    await services.messages.resume(message.ref)
+    await services.message_states.resume(message.ref)
     await checker.until(
         lambda _, counts: counts.done >= paused.done + 200, seconds=60, why="not resumed"
     )
-    await services.messages.cancel(message.ref)
+    await services.message_states.cancel(message.ref)
     done, counts = await checker.until(
         lambda _, counts: counts.pending == 0, seconds=30, why="not cancelled"
     )
@@ -304,4 +304,4 @@ async def test_a_message_to_an_empty_list_ends_with_a_visible_reason(
     done, counts = await SumChecker(services, message).until_done()
     assert done.status is MessageStatus.COMPLETED
     assert counts.planned == 0
-    assert ("deleted" if deleted else "no verified subscriber") in done.reason
+    assert ("deleted" if deleted else "no confirmed subscribers") in done.reason

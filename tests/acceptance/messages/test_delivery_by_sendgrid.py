@@ -9,7 +9,7 @@ import pytest
 from postroom.domain.messages.messages import MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill, schedule
-from tests.services.sendgrid_api import running_sendgrid_api
+from tests.services.mail.sendgrid_api import running_sendgrid_api
 from tests.services.waiting import BUSY
 
 
@@ -33,7 +33,7 @@ def mails(calls: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     return found
 
 
-async def test_every_recipient_gets_a_mail_of_their_own_in_few_calls(
+async def test_every_recipient_gets_an_individual_email_in_few_calls(
     postroom: Postroom, services: Services
 ) -> None:
     await fill(services, 250)

@@ -16,7 +16,7 @@ from tests.acceptance.harness import (
     schedule,
 )
 from tests.long import sized
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.mail.recording_smtp import RecordingSmtp
 
 COUNT = sized(300, 5_000)
 KILLS = sized(2, 20)
@@ -28,7 +28,7 @@ def engine() -> str:
 
 
 @pytest.mark.timeout(300)
-async def test_killed_schedulers_and_senders_forget_nobody(
+async def test_killed_schedulers_and_senders_miss_no_recipient(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     postroom.settings |= {"sender_lease": "30s", "scheduler_lease": "15s"}

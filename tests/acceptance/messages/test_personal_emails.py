@@ -9,7 +9,7 @@ from postroom.domain.audience.fields import Field
 from postroom.services.messages.message_contents import NewBodies
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.unit.mail.strict import bodies, parse
 
 HOSTILE = "<img src=x onerror=alert(1)>\r\nBcc: victim@example.org"

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.messages import Message
 from postroom.services import entities
@@ -18,9 +18,9 @@ from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity, Insert, Merge
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of
-from tests.acceptance.messages.test_kills import begins
+from tests.acceptance.messages.faults.test_kills import begins
 from tests.long import sized
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.mail.recording_smtp import RecordingSmtp
 from tests.services.waiting import BUSY
 
 NAME = ListName(LIST)

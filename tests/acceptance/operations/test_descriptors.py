@@ -12,7 +12,7 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.mail.recording_smtp import RecordingSmtp
 from tests.services.waiting import free_ports, wait_until
 
 COUNT = 300

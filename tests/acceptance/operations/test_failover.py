@@ -15,8 +15,8 @@ from postroom.storage import KeyRange, open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
-from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule
+from tests.services.stores.postgres import PostgresServer, running_postgres
 from tests.services.waiting import until
 
 COUNT = 3_000
@@ -63,7 +63,7 @@ def everybody() -> set[Address]:
 
 
 async def warnings(services: Services) -> str:
-    return "\n".join(e.text for e in (await services.events.page(least=Severity.WARNING)).events)
+    return "\n".join(e.text for e in (await services.events.slice(least=Severity.WARNING)).events)
 
 
 async def marked(services: Services, message: Message) -> set[Address]:
@@ -92,20 +92,20 @@ async def test_a_failover_that_loses_records_resends_nothing_without_a_mark(
             checker = SumChecker(services, message)  # accepted emails do come back
             await checker.until_it_continues(within=30)
             done, counts = await checker.until_done(120)
-            doubted = await marked(services, done)
+            flagged = await marked(services, done)
             copies = server.copies()
             assert set(copies) == everybody(), "lost"
             twice = {address for address, number in copies.items() if number > 1}
             assert len(twice) >= 300, "nothing was lost: this tests nothing"
-            assert sorted(twice - doubted) == [], "duplicates without a mark"
-            assert len(doubted) <= len(twice) + 100, "doubts without a reason"
+            assert sorted(twice - flagged) == [], "duplicates without a mark"
+            assert len(flagged) <= len(twice) + 100, "emails in doubt without a reason"
             assert counts.accepted == COUNT
             assert "has lost the records of" in await warnings(services)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("in_doubt", ["resend", "hold"])
-async def test_senders_that_are_killed_in_a_failover_leave_word_of_what_they_sent(
+async def test_senders_that_are_killed_in_a_failover_leave_a_record_of_what_they_sent(
     server: RecordingSmtp, tmp_path: Path, in_doubt: str
 ) -> None:
     """Less is missing than the marks tell: the senders' files alone know of it."""
@@ -132,17 +132,17 @@ async def test_senders_that_are_killed_in_a_failover_leave_word_of_what_they_sen
             done, counts = await checker.until(
                 lambda _, c: c.planned == COUNT and not c.pending, seconds=120, why="not done"
             )
-            doubted = await marked(services, done)
+            flagged = await marked(services, done)
             copies = server.copies()
             assert set(copies) == everybody(), "lost"
             twice = {address for address, number in copies.items() if number > 1}
             lost = len(sent) - kept
             assert lost >= 500, "nothing was lost: this tests nothing"
-            assert sorted(twice - doubted) == [], "duplicates without a mark"
-            assert len(doubted) <= lost + 2 * CONNECTIONS, "doubts without a reason"
+            assert sorted(twice - flagged) == [], "duplicates without a mark"
+            assert len(flagged) <= lost + 2 * CONNECTIONS, "emails in doubt without a reason"
             if in_doubt == "hold":
                 assert not twice, "sent again before anybody decided"
-                assert counts.in_doubt == len(doubted) >= 300
+                assert counts.in_doubt == len(flagged) >= 300
             warned = await warnings(services)
             assert "has lost the records of" in warned
             assert ("timeline 1 before" in warned and "timeline 2 now" in warned) is promote
@@ -166,12 +166,12 @@ async def test_whole_pages_that_a_failover_loses_are_in_doubt_once_they_are_queu
             )
             await asyncio.to_thread(postgres.fail_over, promote=True)
             done, counts = await SumChecker(services, message).until_done(120)
-            doubted = await marked(services, done)
+            flagged = await marked(services, done)
             copies = server.copies()
             assert set(copies) == everybody(), "lost"
             twice = {address for address, number in copies.items() if number > 1}
             assert len(twice) >= 500, "nothing was lost: this tests nothing"
-            assert sorted(twice - doubted) == [], "duplicates without a mark"
+            assert sorted(twice - flagged) == [], "duplicates without a mark"
             assert counts.accepted == COUNT
 
 

@@ -13,8 +13,8 @@ from postroom.services.events import Severity
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
-from tests.services.recording_smtp import RecordingSmtp
-from tests.services.small_disk import mounted_small_disk
+from tests.services.mail.recording_smtp import RecordingSmtp
+from tests.services.stores.small_disk import mounted_small_disk
 from tests.services.waiting import BUSY, until
 from tests.web.site import running_site
 
@@ -26,7 +26,7 @@ ENDS = "Enough disk space for "
 
 async def told(services: Services) -> list[tuple[Severity, str]]:
     """The events about disk space, oldest first, without their details."""
-    events = (await services.events.page()).events
+    events = (await services.events.slice()).events
     return [
         (each.severity, start)
         for each in reversed(events)

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.services.mail.recording_smtp import running_recording_smtp
 from tests.services.postroom import CommandLine
-from tests.services.recording_smtp import running_recording_smtp
 from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 MARK = "hush-hush"  # a part of every secret

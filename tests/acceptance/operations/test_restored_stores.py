@@ -13,7 +13,7 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
-from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule
 
 COUNT = 1_500
 
@@ -33,14 +33,14 @@ def restore(database: Path, copy: Path) -> None:
 
 async def first_error(services: Services) -> str:
     for _ in range(600):
-        if found := (await services.events.page(least=Severity.ERROR)).events:
+        if found := (await services.events.slice(least=Severity.ERROR)).events:
             return found[-1].text
         await asyncio.sleep(0.1)
     raise AssertionError("no event tells of it")
 
 
 @pytest.mark.timeout(180)
-async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
+async def test_a_restored_backup_sends_nothing_until_someone_has_decided(
     server: RecordingSmtp, tmp_path: Path
 ) -> None:
     database, copy = tmp_path / "store.db", tmp_path / "copy.db"
@@ -80,7 +80,7 @@ async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
             await asyncio.sleep(2.0)
             assert len(server.accepted()) == sent, "it goes on sending"
             # Once somebody has decided, the next start asks nothing.
-            await services.messages.resume(message.ref)
+            await services.message_states.resume(message.ref)
             postroom.start("sender")
             # The leases that the backup holds have to run out first: a minute.
             _, counts = await checker.until_done(100)

@@ -18,11 +18,11 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule
 from tests.services.missing import require
-from tests.services.postgres import END_OTHERS, PostgresServer
 from tests.services.process import unprivileged
-from tests.services.recording_smtp import RecordingSmtp, Rule
-from tests.services.small_disk import SmallDisk, mounted_small_disk
+from tests.services.stores.postgres import END_OTHERS, PostgresServer
+from tests.services.stores.small_disk import SmallDisk, mounted_small_disk
 from tests.services.waiting import BUSY, accepts_connections, free_ports, until, wait_until
 
 COUNT = 4_000

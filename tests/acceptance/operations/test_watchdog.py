@@ -12,8 +12,8 @@ from postroom.services.events import Severity
 from postroom.wiring import Services
 from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
-from tests.services.postgres import PostgresServer
-from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule
+from tests.services.stores.postgres import PostgresServer
 from tests.services.tcp_proxy import running_proxy
 from tests.services.waiting import BUSY, free_ports
 
@@ -77,7 +77,7 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
             assert counts.accepted == COUNT
             twice = sum(copies.values()) - COUNT
             assert twice <= counts.possible_duplicates <= CONNECTIONS
-            events = (await services.events.page(least=Severity.ERROR)).events
+            events = (await services.events.slice(least=Severity.ERROR)).events
             assert any("the sender made no progress" in each.text for each in events)
             assert await asyncio.to_thread(postroom.stop, sender) == 0
         finally:

@@ -111,9 +111,9 @@ async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_on
     await hosting.put("move/q", "fail")
     await hosting.put("reject/q", "fail")
     await hosting.store.queue("reject/q").put(
-        "fail-until:mended", properties={"dead_letter_queue": "senders/own"}
+        "fail-until:fixed", properties={"dead_letter_queue": "senders/own"}
     )
-    await hosting.put("fault/q", "fail-until:mended", "next")
+    await hosting.put("fault/q", "fail-until:fixed", "next")
     await hosting.put("fault/other", "unharmed")
 
     await hosting.until_length("move/q;poison", 1)
@@ -128,14 +128,14 @@ async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_on
     await hosting.until_ended("still unharmed")
     assert await hosting.copies("fault/q") == 2 - len(hosting.ended("next"))
 
-    hosting.touch("mended")
+    hosting.touch("fixed")
     await hosting.services.queues.clear_fault("fault/q")
-    await hosting.until_ended("fail-until:mended", "next")
+    await hosting.until_ended("fail-until:fixed", "next")
     await hosting.until_empty("fault/q")
 
     assert await hosting.services.queues.redrive("reject/q", source="senders/own") == 1
     await hosting.until_empty("senders/own", "reject/q")
-    assert [each.queue for each in hosting.ended("fail-until:mended")] == ["fault/q", "reject/q"]
+    assert [each.queue for each in hosting.ended("fail-until:fixed")] == ["fault/q", "reject/q"]
 
 
 @ON_ONE_ENGINE
@@ -168,7 +168,7 @@ async def test_what_is_too_old_is_not_delivered(hosting: Hosting) -> None:
 
 
 @ON_ONE_ENGINE
-async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hosting) -> None:
+async def test_a_time_to_live_ends_in_a_queue_without_an_application(hosting: Hosting) -> None:
     await hosting.add("/shop", max_processes=1)
     await hosting.start()
     await hosting.services.apps.pause("/shop")
@@ -187,7 +187,7 @@ async def test_a_message_that_is_given_up_leaves_an_event(hosting: Hosting) -> N
     await hosting.until_length(f"{ORDERS};poison", 1)
 
     async def texts() -> list[str]:
-        events = (await hosting.services.events.page(least=Severity.WARNING)).events
+        events = (await hosting.services.events.slice(least=Severity.WARNING)).events
         return [event.text for event in events if event.subject == f"queue:{ORDERS}"]
 
     async def is_recorded() -> bool:

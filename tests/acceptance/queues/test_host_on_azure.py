@@ -16,7 +16,7 @@ def engine() -> str:
 async def test_a_message_starts_a_process_fails_to_the_end_and_is_redriven(
     hosting: Hosting,
 ) -> None:
-    """Nothing runs; a good and a bad message arrive; the bad one comes back once it is mended."""
+    """Nothing runs; a good and a bad message arrive; the bad one comes back once it is fixed."""
     hosting.settings["host_lease"] = "60s"  # a busy machine must not lose one
     await hosting.add(
         "/shop",
@@ -29,7 +29,7 @@ async def test_a_message_starts_a_process_fails_to_the_end_and_is_redriven(
     host = await hosting.start()
     assert not any(status.starts for status in await hosting.status("/shop"))
 
-    bad = "fail-until:mended"
+    bad = "fail-until:fixed"
     _, identity = await hosting.put(ORDERS, "good", bad)
     await hosting.until_ended("good")
     await hosting.until_length(POISON, 1)
@@ -45,7 +45,7 @@ async def test_a_message_starts_a_process_fails_to_the_end_and_is_redriven(
     assert history[-1].event == f"moved to {POISON}"
     await hosting.until_status("/shop", lambda app: not app.processes, "stopped when idle")
 
-    hosting.touch("mended")
+    hosting.touch("fixed")
     assert await hosting.services.queues.redrive(ORDERS) == 1
     await hosting.until_ended(bad)
     [handled] = hosting.ended(bad)

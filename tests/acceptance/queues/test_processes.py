@@ -15,8 +15,8 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.hosting import KILLED_LEASE, Hosting, children_of, is_alive
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
-from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.process import default_signals
+from tests.services.stores.postgres import PostgresServer, running_postgres
 from tests.services.waiting import BUSY
 
 KILLS = 20
@@ -220,7 +220,7 @@ async def test_a_second_sigterm_ends_the_host_and_all_that_it_started_at_once(
 
 
 @pytest.mark.timeout(180)
-async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_behind(
+async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_no_process_behind(
     hosting: Hosting,
 ) -> None:
     hosting.settings["host_lease"] = KILLED_LEASE
@@ -400,7 +400,7 @@ async def put_until_denied(hosting: Hosting, body: str) -> str:
 
 # On SQLite, a suspended host may hold the lock on the file.
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-async def test_a_late_answer_to_a_lost_lease_is_refused_and_the_message_counts_once(
+async def test_a_late_result_for_a_lost_lease_is_refused_and_the_message_counts_once(
     hosting: Hosting,
 ) -> None:
     hosting.settings["host_lease"] = "1s"

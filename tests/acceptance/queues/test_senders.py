@@ -7,7 +7,7 @@ from postroom.domain.messages.messages import Message
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, fill, schedule
 from tests.acceptance.hosting import Hosting
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.mail.recording_smtp import RecordingSmtp
 from tests.services.waiting import free_ports
 
 

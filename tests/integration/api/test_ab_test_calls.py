@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.api_keys import Scope
 from postroom.wiring import Services

@@ -42,7 +42,7 @@ def client(api: ApiServer) -> Iterator[httpx2.Client]:
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer nonsense", "Basic abc", "Bearer pr_000000000000_" + "x" * 43]
 )
-def test_without_a_valid_key_nothing_is_answered(api: ApiServer, header: str) -> None:
+def test_without_a_valid_key_every_call_is_refused(api: ApiServer, header: str) -> None:
     with api.client("") as client:
         for path in ("/lists", "/nowhere"):
             refused = client.get(path, headers={"Authorization": header} if header else {})
@@ -104,7 +104,7 @@ def test_a_revoked_key_is_refused_and_its_last_use_is_known(api: ApiServer) -> N
         assert client.get("/lists").status_code == 401
 
 
-def test_keys_are_made_shown_and_revoked_on_the_command_line(tmp_path: Path) -> None:
+def test_keys_are_created_shown_and_revoked_on_the_command_line(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     made = cli.json("apikey", "create", "--name", "the shop", "--scope", "subscribe")
     assert re.fullmatch(r"pr_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", made["key"])
@@ -248,7 +248,7 @@ def test_nonsense_in_a_query_names_the_parameter(client: httpx2.Client, query: s
 
 
 @pytest.mark.parametrize("token", ["WyIi", "WyJhIl0", "WyJhIiwiYiJd", "WyIAIl0", "WyKKKK"])
-def test_an_invented_cursor_is_no_server_error(client: httpx2.Client, token: str) -> None:
+def test_an_invented_cursor_is_not_a_server_error(client: httpx2.Client, token: str) -> None:
     ref = client.post("/messages", json={"list": "news", "subject": "x", "text": "x"}).json()["ref"]
     for path in (
         "/lists",
@@ -354,7 +354,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(
     assert client.get("/lists/news/subscribers").json()["items"] == []
 
 
-def test_the_server_says_whether_it_lives_and_whether_it_can_work(api: ApiServer) -> None:
+def test_the_server_reports_that_it_is_alive_and_whether_it_is_ready(api: ApiServer) -> None:
     with httpx2.Client(base_url=api.url) as anybody:
         assert anybody.get("/healthz").status_code == 200
         assert anybody.get("/readyz").json() == {"status": "ok"}

@@ -43,7 +43,7 @@ def message(**fields: object) -> dict[str, object]:
 async def sent(services: Services, ref: str) -> list[tuple[str | None, bytes]]:
     """Return the files of the email that a sender composes."""
     planned = await fan_out_whole(services.store, ref)
-    mailing = await Mailings(services.messages, "https://lists.contoso.com").mailing(planned)
+    mailing = await Mailings(services, "https://lists.contoso.com").mailing(planned)
     who: Recipient = recipient()
     return [
         (part.get_filename(), bytes(part.get_payload(decode=True) or b""))
@@ -92,7 +92,7 @@ def test_a_draft_keeps_gets_and_loses_files(api: ApiServer, client: httpx2.Clien
         ([file("run.exe")], "run.exe: files that run programs"),
         ([file("a.pdf", b"MZ")], "programs are not allowed"),
         ([file("a.pdf"), file("A.PDF")], "two files of this name"),
-        ([file("a.bin", b"x" * (10 * 1024 * 1024 + 1))], "must have at most 10"),
+        ([file("a.bin", b"x" * (10 * 1024 * 1024 + 1))], "must be at most 10.5 MB in total"),
         ([{"hash": "a" * 64}], "the message has no file"),
         ([{"name": "a.pdf"}], "each file needs a name and content"),
     ],

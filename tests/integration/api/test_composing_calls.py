@@ -135,16 +135,43 @@ def test_templates_are_created_used_replaced_and_deleted(client: httpx2.Client) 
     assert broken.status_code == 422
     assert f"column {OWN.index('{% footer %}') + 1}: there is no tag <mj-nope>" in broken.text
     with_slot = OWN.replace("{% footer %}", "<mj-raw>{% slot note %}</mj-raw>")
-    change = {"title": "New", "source": with_slot}
+    change = {"name": "own", "title": "New", "source": with_slot}
+    renamed = client.put("/templates/own", json={**change, "name": "other"})
+    assert renamed.json()["errors"] == [
+        {"field": "name", "problem": "must be own, as in the path, or left out, not other"}
+    ]
     stale = client.put("/templates/own", json=change, headers={"If-Match": '"x"'})
     assert stale.status_code == 412
     saved = client.put("/templates/own", json=change, headers={"If-Match": made.headers["etag"]})
     assert saved.status_code == 200, saved.text
     assert saved.json()["slots"] == [{"name": "note", "required": True, "default": ""}]
-    assert client.put("/templates/letter", json=change).status_code == 409
+    assert client.put("/templates/letter", json={**change, "name": "letter"}).status_code == 409
     assert client.delete("/templates/own").status_code == 204
     assert client.get("/templates/own").status_code == 404
     assert client.get(f"/messages/{message['ref']}/render").json() == rendered
+
+
+def test_templates_come_in_parts(client: httpx2.Client) -> None:
+    for name in ("b", "a"):
+        body = {"name": name, "title": name, "source": OWN}
+        assert client.post("/templates", json=body).status_code == 201
+    whole = [each["name"] for each in client.get("/templates").json()["items"]]
+    assert whole[:3] == ["a", "b", "letter"]
+    for limit in (1, 2, 3, len(whole)):
+        names: list[str] = []
+        params = {"limit": str(limit)}
+        while True:
+            part = client.get("/templates", params=params).json()
+            assert 1 <= len(part["items"]) <= limit
+            names += [each["name"] for each in part["items"]]
+            if part["next"] is None:
+                break
+            params["after"] = part["next"]
+        assert names == whole
+    first = client.get("/templates", params={"limit": "1"}).json()
+    assert client.delete("/templates/a").status_code == 204
+    after = client.get("/templates", params={"after": first["next"]}).json()["items"]
+    assert [each["name"] for each in after] == whole[1:]
 
 
 def test_preflight_finds_what_is_wrong_and_counts_the_audience(client: httpx2.Client) -> None:
@@ -209,7 +236,7 @@ def test_a_new_text_leaves_the_source_of_a_scheduled_message(client: httpx2.Clie
     assert bodies["text"] == "Another text"
 
 
-def test_a_null_beside_the_body_of_a_draft_does_not_hide_it(client: httpx2.Client) -> None:
+def test_a_null_next_to_the_body_of_a_draft_does_not_hide_it(client: httpx2.Client) -> None:
     body = {"draft": True, "html": None, "body": "Hello", "format": "markdown"}
     draft = client.post("/messages", json=body)
     assert draft.status_code == 201, draft.text

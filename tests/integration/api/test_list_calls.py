@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.domain.audience.lists import PROPERTIES
+from postroom.domain.audience.lists.lists import PROPERTIES
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.services.api_server import ApiServer, serving_api
-from tests.services.postgres import PostgresServer
+from tests.services.stores.postgres import PostgresServer
 
 NAMES_OF_SIGN_UP = {"email_address": "ann@example.org", "list_name": "news"}
 NEWS = {"name": "news", "description": "The news", "from_address": "news@contoso.com"}
@@ -45,7 +45,7 @@ def fields_of(response: httpx2.Response) -> list[str]:
     return [each["field"] for each in content["errors"]]
 
 
-def test_a_list_is_made_read_changed_and_deleted(client: httpx2.Client) -> None:
+def test_a_list_is_created_read_changed_and_deleted(client: httpx2.Client) -> None:
     made = client.post("/lists", json={**NEWS, "name": "b", "from_address": "B@CONTOSO.com"})
     assert made.status_code == 201
     assert made.headers["location"] == "/api/v1/lists/b"
@@ -141,7 +141,7 @@ def test_every_property_of_a_list_is_set_and_changed(client: httpx2.Client) -> N
         assert given.json()[name] == later[name] == value, name
 
 
-def test_null_is_no_value_and_no_change_is_no_new_etag(client: httpx2.Client) -> None:
+def test_null_is_not_a_value_and_no_change_means_no_new_etag(client: httpx2.Client) -> None:
     before = client.get("/lists/news")
     for field in ("description", "from_address", "public"):
         assert fields_of(client.patch("/lists/news", json={field: None})) == [field]
@@ -162,7 +162,9 @@ def test_null_is_no_value_and_no_change_is_no_new_etag(client: httpx2.Client) ->
     assert client.patch(place, json={"blocked": None}).status_code == 200
 
 
-def test_a_list_cannot_be_called_like_the_page_where_lists_are_made(client: httpx2.Client) -> None:
+def test_a_list_cannot_be_named_like_the_page_that_creates_lists_in_the_api(
+    client: httpx2.Client,
+) -> None:
     assert fields_of(client.post("/lists", json={**NEWS, "name": "new"})) == ["name"]
     assert client.post("/lists", json={**NEWS, "name": "New"}).status_code == 201
     assert client.get("/lists/new").status_code == 404
@@ -187,7 +189,7 @@ def test_a_stale_etag_is_412_and_changes_nothing(client: httpx2.Client, quoted: 
     assert client.delete("/lists/news", headers={"If-Match": "*"}).status_code == 204
 
 
-def test_the_life_of_a_subscriber(client: httpx2.Client) -> None:
+def test_a_subscriber_from_sign_up_to_unsubscribing(client: httpx2.Client) -> None:
     added = client.post("/lists/news/subscribers", json={"email": "a/b+c@EXAMPLE.org"})
     assert added.status_code == 201
     assert added.json()["verified"] is False
@@ -346,7 +348,7 @@ def test_an_import_fills_fields_and_an_export_has_them(client: httpx2.Client) ->
     assert client.get("/lists/news/export?segment=nowhere").status_code == 404
 
 
-def test_import_refuses_what_is_no_csv(client: httpx2.Client) -> None:
+def test_import_refuses_what_is_not_csv(client: httpx2.Client) -> None:
     json = client.post("/lists/news/import", json={"email": "x@y.org"})
     assert json.status_code == 415
     headers = {"content-type": "text/csv"}
@@ -378,7 +380,7 @@ def test_export_streams_the_list_safe_from_formulas(client: httpx2.Client) -> No
     assert client.get("/lists/nope/export").status_code == 404
 
 
-def test_sign_up_asks_for_confirmation_once_verified_not_any_more(
+def test_sign_up_asks_for_confirmation_unless_verified_already(
     api: ApiServer, client: httpx2.Client
 ) -> None:
     body = {"email_address": "ann@example.org", "list_name": "news", "language": "fr"}

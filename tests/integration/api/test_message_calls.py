@@ -54,7 +54,7 @@ def test_a_missing_text_is_generated_from_the_html(client: httpx2.Client) -> Non
         }
 
 
-def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> None:
+def test_a_message_is_created_read_changed_and_deleted(client: httpx2.Client) -> None:
     made = client.post("/messages", json={**NEW, "html": "<p>Hi</p>", "scheduled_at": LATER})
     assert made.status_code == 201, made.text
     shown = made.json()
@@ -104,7 +104,7 @@ def test_a_time_that_has_passed_means_now(client: httpx2.Client, passed: str | N
         assert client.patch(place, json={"scheduled_at": passed}).json()["note"] == note
 
 
-def test_a_note_about_the_time_is_repeated_with_the_answer(client: httpx2.Client) -> None:
+def test_a_note_about_the_time_is_repeated_with_the_response(client: httpx2.Client) -> None:
     key = {"Idempotency-Key": "one"}
     past = {**NEW, "scheduled_at": "2001-01-01T00:00:00Z"}
     first, again = (client.post("/messages", json=past, headers=key) for _ in range(2))
@@ -113,7 +113,7 @@ def test_a_note_about_the_time_is_repeated_with_the_answer(client: httpx2.Client
 
 
 @pytest.mark.parametrize("field", ["list", "subject", "html", "text", "scheduled_at"])
-def test_null_is_no_value_of_a_message(client: httpx2.Client, field: str) -> None:
+def test_null_is_not_a_value_of_a_message(client: httpx2.Client, field: str) -> None:
     made = client.post("/messages", json={**NEW, "scheduled_at": LATER}).json()
     place = f"/messages/{made['ref']}"
     refused = client.patch(place, json={"subject": "Ho", field: None})
@@ -193,7 +193,7 @@ def test_the_index_shows_open_messages_then_those_that_are_done(
     assert [each["ref"] for each in pending["items"]] == refs[1:]
 
 
-def test_what_became_of_each_email_is_counted_listed_and_decided(
+def test_outcomes_of_emails_are_counted_listed_and_decided(
     api: ApiServer, client: httpx2.Client
 ) -> None:
     """250 recipients on three pages: the first refused, the second in doubt, the rest accepted."""
@@ -267,7 +267,7 @@ def test_what_became_of_each_email_is_counted_listed_and_decided(
 # -- calls that are repeated ----------------------------------------------------------------------
 
 
-def test_the_same_request_with_the_same_key_makes_one_message(client: httpx2.Client) -> None:
+def test_the_same_request_with_the_same_key_creates_one_message(client: httpx2.Client) -> None:
     key = {"Idempotency-Key": "one"}
     first = client.post("/messages", json=NEW, headers=key)
     again = client.post("/messages", json=NEW, headers=key)
@@ -289,7 +289,7 @@ def test_a_refused_request_does_not_use_up_its_key(client: httpx2.Client) -> Non
     assert bad.status_code == 422
 
 
-def test_many_at_once_with_one_key_make_one_message(api: ApiServer) -> None:
+def test_many_simultaneous_requests_with_one_key_create_one_message(api: ApiServer) -> None:
     key = {"Idempotency-Key": "one"}
 
     def post(_: int) -> httpx2.Response:

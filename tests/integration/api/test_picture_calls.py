@@ -65,7 +65,7 @@ def test_a_picture_is_uploaded_found_described_and_deleted(client: httpx2.Client
     [
         (b"<svg/>", "", "file", "not SVG"),
         (b"GIF89a<script>alert(1)</script>", "", "file", "must be a JPEG, PNG, GIF or WebP"),
-        (bytes(5_000_001), "", "file", "must have at most 5,000,000 bytes"),
+        (bytes(5_000_001), "", "file", "must be at most 5,000,000 bytes"),
         (picture(), "x" * 501, "alt", "must have at most 500 characters, not 501"),
     ],
 )

@@ -21,9 +21,19 @@ def test_a_provider_is_limited_shown_and_reset(tmp_path: Path) -> None:
         assert [each["provider"] for each in client.get("/providers").json()["items"]] == [
             "gmail.com"
         ]
+        body = {"max_emails_per_connection": 40, "min_rest_minutes": 30}
+        limited = client.patch("/providers/gmail.com", json=body).json()
+        assert (limited["max_per_second"], limited["max_emails_per_connection"]) == (20.0, 40)
+        assert (limited["emails_per_connection"], limited["rest_minutes"]) == (40, 30)
+        none = {"max_emails_per_connection": None, "min_rest_minutes": None}
+        usual = client.patch("/providers/gmail.com", json=none).json()
+        assert (usual["emails_per_connection"], usual["rest_minutes"]) == (50, None)
+        yahoo = client.get("/providers/yahoo.com").json()
+        assert (yahoo["emails_per_connection"], yahoo["rest_minutes"]) == (None, 120)
         kept = client.patch("/providers/gmail.com", json={"max_connections": None}).json()
         assert (kept["max_per_second"], kept["max_connections"]) == (20.0, None)
-        for wrong in ({"max_per_second": 0}, {"max_connections": 0}, {"rate": 1}):
+        others = ({"max_emails_per_connection": 0}, {"min_rest_minutes": -1})
+        for wrong in ({"max_per_second": 0}, {"max_connections": 0}, {"rate": 1}, *others):
             assert client.patch("/providers/gmail.com", json=wrong).status_code == 422
         assert client.get("/providers/nothing").status_code == 404
         assert client.post("/providers/gmail.com/reset").json()["max_per_second"] == 20.0

@@ -22,7 +22,8 @@ include-name = "POST /media"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 403, 422]
 
 [[operations]]
-include-name = "POST /lists/{name}/import"
+include-path-regex = "/import(/listmonk)?$"
+include-method = ["POST"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 [[operations]]

@@ -1,5 +1,6 @@
 """Fields, attributes and segments through the API."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.services.api_server import serving_api
 
+JSON = {"Content-Type": "application/json"}
 NEWS = {"name": "news", "description": "The news", "from_address": "news@contoso.com"}
 FIELDS = [
     {"name": "city", "type": "text", "label": "City", "required": False, "public": True,
@@ -43,12 +45,38 @@ def test_fields_are_declared_and_read(client: httpx2.Client) -> None:
     assert [each["name"] for each in again.json()] == ["city"]
     stale = client.put("/lists/news/fields", json=FIELDS, headers=headers)
     assert stale.status_code == 412
-    wrong = client.put("/lists/news/fields", json=[{"name": "first_name"}])
+    wrong = client.put("/lists/news/fields", json=[{"name": "source"}])
     assert wrong.status_code == 422
     assert wrong.json()["errors"] == [
-        {"field": "fields.0.name", "problem": "first_name is built in: choose another name"}
+        {"field": "fields.0.name", "problem": "source is built in: choose another name"}
     ]
     assert client.get("/lists/none/fields").status_code == 404
+
+
+def test_a_declared_first_name_has_the_default_of_the_list(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", first_name="Ann")
+    add(client, "bob@example.org")
+    field = {"name": "first_name", "type": "text", "label": None, "required": False, "public": True}
+    declared = client.put(
+        "/lists/news/fields", json=[*FIELDS, {**field, "default": "friend", "choices": None}]
+    )
+    assert declared.status_code == 200, declared.text
+    assert declared.json()[-1] == {
+        **field, "label": "First name", "default": "friend", "choices": [], "max_length": 1000
+    }  # fmt: skip
+    body = {"draft": True, "list": "news", "subject": "Hi {{ first_name }}", "text": "x"}
+    ref = client.post("/messages", json=body).json()["ref"]
+    for email, subject in (("ann@example.org", "Hi Ann"), ("bob@example.org", "Hi friend")):
+        shown = client.get(f"/messages/{ref}/render", params={"email": email})
+        assert shown.json()["subject"] == subject
+    for name, new in (("first_name", "given_name"), ("city", "last_name")):
+        refused = client.post(f"/lists/news/fields/{name}/rename", json={"name": new})
+        assert refused.status_code == 422
+        assert "is built in" in refused.json()["detail"]
+    # Without the declaration, the values are still there.
+    assert client.put("/lists/news/fields", json=FIELDS).status_code == 200
+    ann = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert ann["attributes"] == {"first_name": "Ann"}
 
 
 def test_attributes_are_checked_and_returned(client: httpx2.Client) -> None:
@@ -82,9 +110,9 @@ def test_a_segment_is_created_previewed_explained_and_deleted(client: httpx2.Cli
         "email": "bob@example.org",
         "matches": True,
         "reasons": [
-            {"depth": 0, "text": 'city = "bern" or plan = "PRO"', "holds": True},
-            {"depth": 1, "text": 'city = "bern"', "holds": False},
-            {"depth": 1, "text": 'plan = "PRO"', "holds": True},
+            {"depth": 0, "text": rule, "holds": True, "value": None},
+            {"depth": 1, "text": 'city = "bern"', "holds": False, "value": "Basel"},
+            {"depth": 1, "text": 'plan = "PRO"', "holds": True, "value": "pro"},
         ],
     }
     found = client.get("/lists/news/subscribers", params={"segment": "some"}).json()
@@ -102,8 +130,37 @@ def test_a_mistake_in_a_rule_is_named_with_line_and_column(client: httpx2.Client
     wrong = client.post("/lists/news/segments/preview", json={"rule": 'age > 3\nand ciy = "x"'})
     assert wrong.status_code == 422
     assert wrong.json()["errors"] == [
-        {"field": "rule", "problem": "line 2, column 5: there is no field ciy; did you mean city?"}
+        {
+            "field": "rule",
+            "problem": "line 2, column 5: there is no field ciy; did you mean city?",
+            "line": 2,
+            "column": 5,
+        }
     ]
+
+
+def test_half_a_character_is_refused_by_its_field(client: httpx2.Client) -> None:
+    half = {"name": "some", "rule": 'city = "\ud800"'}
+    for path in ("segments", "segments/preview"):
+        body = half if path == "segments" else {"rule": half["rule"]}
+        refused = client.post(f"/lists/news/{path}", content=json.dumps(body), headers=JSON)
+        assert refused.status_code == 422
+        assert refused.json()["errors"] == [
+            {"field": "rule", "problem": "contains a character that is not allowed: U+D800"}
+        ]
+
+
+def test_a_segment_is_replaced_with_or_without_its_name(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", city="Bern")
+    path = "/lists/news/segments/some"
+    body = {"name": "some", "rule": 'city = "Bern"'}
+    assert client.post("/lists/news/segments", json=body).status_code == 201
+    for change in ({**body, "rule": "age > 3"}, {"rule": "age > 4"}):
+        saved = client.put(path, json=change)
+        assert (saved.status_code, saved.json()["rule"]) == (200, change["rule"])
+    renamed = client.put(path, json={**body, "name": "other"})
+    assert renamed.status_code == 422
+    assert [each["field"] for each in renamed.json()["errors"]] == ["name"]
 
 
 def test_the_subscribers_of_a_segment_come_in_parts(client: httpx2.Client) -> None:
@@ -253,7 +310,7 @@ def test_fields_of_all_lists_are_declared_once(client: httpx2.Client) -> None:
     assert "tariff is a field of all lists" in twice.text
     taken = client.put("/fields", json=[{"name": "city"}])
     assert taken.status_code == 422
-    assert "the list news has a field city of its own" in taken.text
+    assert "the list news has its own field city" in taken.text
     assert client.post("/fields/tariff/rename", json={"name": "price"}).status_code == 200
     ann = client.get("/lists/news/subscribers/ann@example.org").json()
     assert ann["attributes"] == {"price": "pro"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.services.dsn_mails import dsn
+from tests.services.mail.dsn_mails import dsn
 from tests.services.postroom import CommandLine
 
 
-def test_a_mail_from_standard_input_is_stored_and_queued(tmp_path: Path) -> None:
+def test_an_email_from_standard_input_is_stored_and_queued(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     printed = cli.ok("bounce", "receive", "--recipient", "b@bounce.example", stdin=dsn())
     assert printed.startswith("Stored and queued as ")

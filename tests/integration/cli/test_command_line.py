@@ -27,7 +27,7 @@ def test_it_prints_its_version(cli: CommandLine) -> None:
     assert cli.ok("--version").strip() == f"postroom, version {__version__}"
 
 
-def test_the_store_is_made_in_the_data_folder(cli: CommandLine) -> None:
+def test_the_store_is_created_in_the_data_folder(cli: CommandLine) -> None:
     cli.ok("list", "ls")
     assert (cli.folder / "postroom-data" / "postroom.db").exists()
 
@@ -73,7 +73,7 @@ def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_use_is_status_2(arguments: list[str], cli: CommandLine) -> None:
+def test_wrong_usage_is_status_2(arguments: list[str], cli: CommandLine) -> None:
     assert cli.misused(*arguments).startswith("Usage: postroom ")
 
 
@@ -125,6 +125,17 @@ def test_a_process_that_logs_does_not_load_rich() -> None:
     assert "ZeroDivisionError: division by zero" in done.stderr
 
 
+def test_a_mail_that_no_detector_of_bounces_understands_leaves_no_traceback() -> None:
+    program = (
+        "from postroom.observability import set_up_logs\n"
+        "set_up_logs()\n"
+        "from postroom.mail.bounces.reading import read_mail\n"
+        "print(read_mail(b'neither headers nor a report').kind)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("ordinary\n", "")
+
+
 def all_commands(
     group: click.Group, path: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], click.Command]]:
@@ -145,11 +156,11 @@ WITHOUT_STORE = {"store copy", "cost"}
 # What prints no data: it runs until it is stopped, streams a file, or only says that it did it.
 WITHOUT_JSON = {
     *("up", "web", "scheduler", "sender", "host", "inbound"),
-    *("blob get", "message delete", "apikey revoke", "access revoke", "suppression export"),
+    *("blob get", "access revoke", "suppression export"),
     *("group add", "group remove", "group drop", "message ab-test cancel"),
     *("settings set", "settings reset"),
-    *("app remove", "app restart", "app pause", "app resume", "app reload"),
-    *("queue purge", "queue delete", "queue fault", "queue clear"),
+    *("app restart", "app pause", "app resume", "app reload"),
+    *("queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),
 }
 
@@ -231,7 +242,8 @@ def test_a_look_into_queues_tables_and_blobs(cli: CommandLine) -> None:
     assert "line one↵line two" in cli.ok("queue", "peek", "shop/Orders;retry")
     [queue] = cli.json("queue", "ls")["items"]
     assert (queue["name"], queue["length"], queue["retry"]) == ("shop/Orders", 0, 1)
-    cli.ok("queue", "purge", "shop/Orders;retry", "--yes")
+    purged = cli.json("queue", "purge", "shop/Orders;retry", "--yes")
+    assert purged == {"queue": "shop/Orders;retry", "purged": True}
     assert cli.json("queue", "peek", "shop/Orders;retry")["items"] == []
 
     cli.ok("list", "create", "news", "--description", "News", "--from", "news@contoso.com")
@@ -298,7 +310,7 @@ async def test_a_page_is_shown_with_a_row_for_each_of_its_emails(cli: CommandLin
 # -- what cannot be undone ------------------------------------------------------------------------
 
 
-def test_a_script_is_taken_at_its_word(cli: CommandLine) -> None:
+def test_a_script_is_not_asked_for_confirmation(cli: CommandLine) -> None:
     cli.ok("queue", "put", "shop/orders", "one")
     cli.ok("queue", "purge", "shop/orders")
     assert cli.json("queue", "peek", "shop/orders")["items"] == []

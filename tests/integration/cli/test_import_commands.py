@@ -73,7 +73,7 @@ def test_fields_are_filled_and_created(cli: CommandLine) -> None:
     assert "0 updated, 1 unchanged" in kept
 
 
-def test_dates_are_read_in_the_order_that_is_said(cli: CommandLine) -> None:
+def test_dates_are_read_in_the_given_order(cli: CommandLine) -> None:
     (cli.folder / "people.csv").write_text("email,Born\nann@example.org,2/3/1990\n")
     command = ("subscriber", "import", "news", "people.csv", "--column", "Born=new:date")
     assert "must be a date" in cli.run(*command).stdout

@@ -1,13 +1,14 @@
 """Lists and subscribers on the command line, on SQLite and on PostgreSQL."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.services.postgres import PostgresServer
 from tests.services.postroom import CommandLine
+from tests.services.stores.postgres import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -26,7 +27,7 @@ def news(cli: CommandLine) -> str:
     return "news"
 
 
-def test_a_list_is_made_shown_changed_and_deleted(cli: CommandLine) -> None:
+def test_a_list_is_created_shown_changed_and_deleted(cli: CommandLine) -> None:
     made = cli.json("list", "create", "a", "--description", "The [b]A[/b]", "--from", "a@A.org")
     assert (made["name"], made["from_address"]) == ("a", "a@a.org")
     shown = cli.ok("list", "ls")
@@ -66,7 +67,7 @@ def test_a_list_has_a_brand(cli: CommandLine) -> None:
     changed = cli.json("list", "edit", "a", "--social-links", links, "--footer-text", "No. 1")
     assert (changed["social_links"], changed["footer_text"]) == (links, "No. 1")
     assert cli.fails("list", "edit", "a", "--website", "ftp://a.example") == (
-        "website: must be like https://www.example.com, not 'ftp://a.example'"
+        "website: must look like https://www.example.com, not 'ftp://a.example'"
     )
 
 
@@ -94,7 +95,7 @@ def test_mistakes_with_lists_are_one_line(cli: CommandLine, news: str) -> None:
     assert cli.fails(*injected).startswith("description: contains a character")
 
 
-def test_the_life_of_a_subscriber(cli: CommandLine, news: str) -> None:
+def test_a_subscriber_from_sign_up_to_unsubscribing(cli: CommandLine, news: str) -> None:
     added = cli.json("subscriber", "add", news, "Ann@EXAMPLE.org")
     assert (added["email"], added["verified"]) == ("Ann@example.org", False)
     assert cli.json("subscriber", "edit", news, "Ann@example.org", "--verify")["verified"] is True
@@ -102,10 +103,16 @@ def test_the_life_of_a_subscriber(cli: CommandLine, news: str) -> None:
     assert (blocked["blocked"], blocked["verified"]) == ("bounced", True)
     assert "blocked: bounced" in cli.ok("subscriber", "ls", news)
     assert cli.json("subscriber", "edit", news, "Ann@example.org", "--unblock")["blocked"] is None
+    noted = cli.json("subscriber", "edit", news, "Ann@example.org", "--note", "Met at the fair")
+    assert noted["note"] == "Met at the fair"
 
     cli.ok("subscriber", "change-address", news, "Ann@example.org", "anna@example.org")
     moved = cli.json("subscriber", "show", news, "anna@example.org")
     assert moved["guid"] == added["guid"]
+    shown = cli.ok("subscriber", "show", news, "anna@example.org")
+    assert re.search(r"formerly +ann@example.org", shown)
+    assert re.search(r"note +Met at the fair", shown)
+    assert cli.json("subscriber", "edit", news, "anna@example.org", "--note", "")["note"] == ""
     cli.ok("list", "create", "other", "--description", "Other", "--from", "a@contoso.com")
     cli.ok("subscriber", "move", news, "anna@example.org", "other")
     assert cli.json("subscriber", "ls", news)["items"] == []
@@ -189,12 +196,35 @@ def test_a_field_is_renamed_with_its_values(cli: CommandLine, news: str) -> None
     assert cli.fails("field", "rename", news, "city", "x") == "there is no field 'city'"
 
 
+def test_inactive_subscribers_are_won_back_and_removed(cli: CommandLine, news: str) -> None:
+    cli.ok("subscriber", "add", news, "ann@example.org", "--verified")
+    draft = cli.json("message", "win-back", news, "--days", "90")
+    assert (draft["status"], draft["segment"]) == ("Draft", "inactive-90-days")
+    shown = cli.ok("message", "win-back", news)
+    assert "inactive-180-days" in shown
+    remove = ("subscriber", "remove-inactive", news, "--yes")
+    assert cli.fails(*remove, "--days", "90", "--received", draft["ref"]) == (
+        f"there is no message '{draft['ref']}'"
+    )
+    assert cli.fails(*remove, "--received", "") == "there is no message ''"
+    assert cli.json(*remove) == {"removed": 0, "problems": []}
+    assert cli.ok(*remove).strip() == "0 subscribers removed."
+
+
 def test_fields_and_segments(cli: CommandLine, news: str) -> None:
     cli.ok("field", "add", news, "city", "--label", "Home town")
     added = cli.json("field", "add", news, "plan", "--type", "choice", "--choice", "Pro")
     assert (added["type"], added["choices"]) == ("choice", ["Pro"])
     cli.ok("field", "add", news, "age", "--type", "integer")
     assert cli.fails("field", "add", news, "age") == "the field 'age' already exists"
+    labels = ("--label", "Age", "--label", "de=Alter")
+    changed = cli.json("field", "edit", news, "age", *labels, "--default", "5", "--public")
+    assert changed["label"] == {"en": "Age", "de": "Alter"}
+    assert (changed["type"], changed["default"], changed["public"]) == ("integer", 5, True)
+    again = cli.json("field", "edit", news, "age", "--private", "--default", "")
+    assert again == {**changed, "public": False, "default": None}
+    wrong = cli.fails("field", "edit", news, "age", "--default", "old")
+    assert wrong == "default: must be a whole number, not 'old'"
     assert "Home town" in cli.ok("field", "ls", news)
     values = ("--field", "city=Bern", "--field", "age=30", "--field", "first_name=Ann")
     ann = cli.json("subscriber", "add", news, "ann@example.org", "--verified", *values)
@@ -214,6 +244,7 @@ def test_fields_and_segments(cli: CommandLine, news: str) -> None:
     assert "1 subscriber selected." in cli.ok("segment", "preview", news, rule)
     why = cli.ok("segment", "explain", news, "pros", "bob@example.org")
     assert "bob@example.org is not in the segment pros:" in why
+    assert '✗ plan = "pro" (' in why
     assert cli.json("segment", "edit", news, "pros", "age > 40")["rule"] == "age > 40"
     assert cli.fails("segment", "edit", news, "pros", "agee > 40") == (
         "rule: line 1, column 1: there is no field agee; did you mean age?"

@@ -5,6 +5,7 @@ import email.policy
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.postroom import PROGRAM, CommandLine
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import BUSY, free_ports
 
 FAR = "2099-01-01T09:00+09:00"
@@ -42,7 +43,7 @@ def create(cli: CommandLine, *more: str) -> str:
 
 
 def start_up(cli: CommandLine) -> subprocess.Popen[bytes]:
-    """On a port of its own: others may run at the same time."""
+    """On its own port: others may run at the same time."""
     return cli.start("up", "--port", str(free_ports(1)[0]))
 
 
@@ -83,11 +84,11 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     assert "message edit" in audit
     assert "message results" not in audit
     assert "message preflight" not in audit
-    cli.ok("message", "delete", ref, "--yes")
+    assert cli.json("message", "delete", ref, "--yes") == {"ref": ref, "deleted": True}
     assert cli.fails("message", "show", ref) == f"there is no message '{ref}'"
 
 
-def test_a_draft_is_created_tested_scheduled_and_taken_back(cli: CommandLine) -> None:
+def test_a_draft_is_created_tested_scheduled_and_unscheduled(cli: CommandLine) -> None:
     draft = cli.json("message", "create", "--draft", "--subject", "Hi")
     ref = str(draft["ref"])
     assert (draft["status"], draft["list"], draft["scheduled_at"]) == ("Draft", None, None)
@@ -165,7 +166,7 @@ def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine)
     )
     line = cli.fails(*to, "--html", "unknown.htm")
     assert line.startswith("html: line 2, column 6: there is no merge field {{ name }}")
-    assert cli.fails(*to, "--html", "large.htm").startswith("html: must have at most 10 MB")
+    assert cli.fails(*to, "--html", "large.htm").startswith("html: must be at most 10 MB")
     hostile = ("message", "create", "news", "--subject", "Hi\r\nBcc: a@b.org", "--text", "body.txt")
     assert cli.fails(*hostile).startswith("subject: contains a character")
     assert cli.fails("message", "show", "12") == "ref: must have 18 digits"
@@ -184,7 +185,7 @@ def test_pause_resume_and_cancel(cli: CommandLine) -> None:
     assert (paused["status"], paused["reason"]) == ("Paused", "wait for the lawyer")
     assert "wait for the lawyer" in cli.ok("message", "show", ref)
     assert cli.json("message", "edit", ref, "--subject", "New")["subject"] == "New"
-    assert "does not wait for a hold" in cli.fails("message", "try-now", ref)
+    assert "is not waiting for a hold" in cli.fails("message", "try-now", ref)
     assert cli.json("message", "resume", ref)["status"] == "Pending"
     assert cli.json("message", "cancel", ref, "--yes")["status"] == "Cancelled"
     assert "Cancelled" in cli.fails("message", "resume", ref)
@@ -263,7 +264,7 @@ def test_trace_shows_lists_and_messages_newest_first(cli: CommandLine) -> None:
     assert [each["list"] for each in trace["lists"]] == ["news", "other"]
     assert [each["ref"] for each in trace["messages"]] == refs[::-1]
     nobody = cli.ok("trace", "nobody@example.org")
-    assert "nobody@example.org is on no list." in nobody
+    assert "nobody@example.org is not on any list." in nobody
     assert "No emails to this address." in nobody
 
 
@@ -295,7 +296,7 @@ def test_a_message_goes_to_a_segment_except_another_list(cli: CommandLine) -> No
     assert "except" not in cli.ok("message", "show", ref)
     cli.ok("message", "edit", ref, "--also-list", "vip")
     assert cli.json("message", "show", ref)["more_lists"] == ["vip"]
-    assert "everybody, plus list vip" in cli.ok("message", "show", ref)
+    assert "everyone, plus list vip" in cli.ok("message", "show", ref)
     cli.ok("message", "edit", ref, "--also-list", "")
     assert cli.json("message", "show", ref)["more_lists"] == []
     wrong = ("message", "create", "news", "--subject", "Hi", "--html", "body.htm")
@@ -369,7 +370,7 @@ def test_an_ab_test_is_prepared_started_and_cancelled(cli: CommandLine) -> None:
     started = cli.json("message", "ab-test", "start", ref, *how)
     assert (started["state"], started["share"], started["wait_minutes"]) == ("starting", 30, 120)
     shown = cli.ok("message", "ab-test", "show", ref)
-    assert "120 minutes" in shown
+    assert re.search(r"wait +2h", shown)
     assert "Ho" in shown
     early = cli.fails("message", "ab-test", "winner", ref, "B")
     assert "this is possible while it is running" in early

@@ -14,6 +14,14 @@ def test_a_provider_is_limited_shown_and_reset(tmp_path: Path) -> None:
     assert "gmail.com" in cli.ok("provider", "show", "googlemail.com")
     assert cli.json("provider", "reset", "gmail.com")["max_per_second"] == 20.0
     assert cli.json("provider", "set", "gmail.com", "--rate", "none")["max_per_second"] is None
+    own = ("--emails-per-connection", "40", "--rest", "30")
+    shown = cli.ok("provider", "set", "gmail.com", *own)
+    for words in ("40 emails", "30 minutes after throttling"):
+        assert words in shown
+    assert "120 minutes after [TSS04]" in cli.ok("provider", "show", "yahoo.com")
+    kept = cli.json("provider", "set", "gmail.com", "--rest", "none")
+    assert (kept["max_emails_per_connection"], kept["min_rest_minutes"]) == (40, None)
+    assert cli.run("provider", "set", "gmail.com", "--rest", "soon").returncode == 2
     wrong = cli.run("provider", "set", "gmail.com", "--rate", "0")
     assert wrong.returncode == 1
     assert "per_second: must be between 0.001 and 100,000, not 0" in wrong.stderr

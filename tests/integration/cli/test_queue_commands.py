@@ -49,7 +49,8 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
     assert found["app"] == "/Shop/orders"
     assert [each["path"] for each in found["candidates"]] == ["/Shop/orders", "/shop"]
     assert "matches, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
-    cli.ok("app", "remove", "/shop/orders")
+    removed = cli.json("app", "remove", "/shop/orders")
+    assert removed == {"path": "/shop/orders", "removed": True}
     assert cli.json("app", "explain", "shop/orders/7")["app"] == "/shop"
     printed = cli.ok("app", "explain", "lonely").splitlines()[0]
     assert printed == "lonely → no application: no path matches this queue"
@@ -104,7 +105,8 @@ def test_a_message_is_put_peeked_at_and_deleted(cli: CommandLine) -> None:
     assert (queue["app"], queue["state"]) == (None, "no application")
     assert "no application" in cli.ok("queue", "ls")
 
-    cli.ok("queue", "delete", "shop/orders", put["id"], "--yes")
+    gone = cli.json("queue", "delete", "shop/orders", put["id"], "--yes")
+    assert gone == {"queue": "shop/orders", "id": put["id"], "deleted": True}
     line = cli.fails("queue", "delete", "shop/orders", put["id"], "--yes")
     assert line.startswith("there is no message in shop/orders (or it is in progress)")
     assert "NAME=VALUE" in cli.misused("queue", "put", "q", "x", "--property", "colour")

@@ -79,7 +79,7 @@ def test_a_folder_without_write_permission_is_reported() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         Path(folder).chmod(0o755)
     assert done.stdout == (
-        f"the data folder {folder} cannot be written: check its rights, and the disk\n"
+        f"the data folder {folder} cannot be written: check its permissions and the disk\n"
     ), done.stderr
 
 
@@ -88,7 +88,7 @@ def test_a_read_only_file_system_is_reported() -> None:
         make_writable(Path("/proc/mails"), "the data folder")
 
 
-def test_folders_that_are_made_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_folders_that_are_created_are_for_their_owner_alone(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_private(tmp_path / "a" / "b")
     modes = [stat.S_IMODE((tmp_path / each).stat().st_mode) for each in (".", "a", "a/b")]
@@ -121,7 +121,7 @@ def test_a_process_stopped_during_its_start_ends_normally(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "closed"])
-def test_what_a_terminal_sends_while_the_host_comes_up_is_no_error(
+def test_what_a_terminal_sends_while_the_host_comes_up_is_not_an_error(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     """It reaches every process of the terminal, also one that is still loading its modules."""
@@ -171,7 +171,7 @@ def test_a_second_signal_ends_a_command_that_does_not_stop(blocking: bool) -> No
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 128 + signal.SIGINT
         assert process.stderr is not None
-        assert "Stopped at once" in process.stderr.read()
+        assert "Stopped immediately" in process.stderr.read()
     finally:
         process.kill()
         process.communicate()

@@ -15,8 +15,8 @@ import pytest
 from postroom.settings import SETTINGS, load_settings
 from postroom.web.admin.configuration.setting_pages import PAGES
 from postroom.wiring import load_stored, opened_live, opened_services
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.postroom import CommandLine
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import wait_until
 
 SECRET = "hunter2-and-more"
@@ -79,7 +79,7 @@ def test_what_cannot_be_stored_is_refused(cli: CommandLine) -> None:
         ("transport", "smtp://", "the mail server's host is missing"),
         ("transport", "smtp://me:word@h:x", "is not a valid URL"),
         ("transport", "outbox:/etc", "must be only 'outbox:'"),
-        ("bounce_mailbox", "imaps://mail.example.com", "must be like imaps://user:password@"),
+        ("bounce_mailbox", "imaps://mail.example.com", "must look like imaps://user:password@"),
         ("alert_email", "nobody", "must be an email address"),
         ("alert_email", "a@example.com\r\nBcc: b@example.com", "must be a single line"),
         ("bounce_domain", "x" * 3000, "must have at most 2,000 characters, not 3,000"),

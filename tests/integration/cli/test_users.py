@@ -14,8 +14,8 @@ from postroom.services.events import EventService, Severity
 from postroom.settings import load_settings
 from postroom.storage import open_store
 from postroom.wiring import Services
+from tests.services.mail.recording_smtp import Rule, running_recording_smtp
 from tests.services.postroom import CommandLine
-from tests.services.recording_smtp import Rule, running_recording_smtp
 
 PASSWORD = b"correct horse battery\n"
 
@@ -159,5 +159,5 @@ def test_rights_on_lists_are_granted_to_users_groups_and_keys(cli: CommandLine) 
     cli.ok("access", "revoke", "eve@example.org", "news")
     cli.ok("group", "drop", "press", "eve@example.org")
     cli.ok("group", "remove", "press", "--yes")
-    cli.ok("apikey", "revoke", made["id"])
+    assert cli.json("apikey", "revoke", made["id"]) == {"id": made["id"], "revoked": True}
     assert cli.json("access", "ls")["items"] == []

@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import Compiled, compile_source
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.list_emails import ListEmail
-from postroom.domain.audience.lists import ListName, MailingList
+from postroom.domain.audience.lists.brand import Brand
+from postroom.domain.audience.lists.list_emails import ListEmail
+from postroom.domain.audience.lists.lists import ListName, MailingList
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.messages import MessageFormat
 from postroom.domain.messages.refs import MessageRef
@@ -60,6 +62,9 @@ def every_email() -> dict[str, bytes]:
         mailing = confirmation(language=language, brand=brand)
         emails[f"confirmation {language}"] = mailing.mail(recipient())
         emails[f"welcome {language}"] = _welcome(language, brand)
+    with_logo = msgspec.structs.replace(brand, logo="contoso1,3f09.png")
+    emails["confirmation with a logo"] = confirmation(brand=with_logo).mail(recipient())
+    emails["welcome with a logo"] = _welcome("en", with_logo)
     own = ListEmail(
         "Welcome!", "# Hello\n\nThe gate is *open*.\n\n[Come in](https://contoso.example/)"
     )
@@ -75,6 +80,7 @@ def _welcome(language: str, brand: Brand, own: ListEmail | None = None) -> bytes
         created_at=DATE,
         colour=brand.colour,
         postal_address=brand.postal_address,
+        logo=brand.logo,
     )
     mailing, columns = welcome_mailing(
         mailing_list, "https://lists.contoso.example", DATE, language, own

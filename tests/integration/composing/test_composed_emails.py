@@ -12,8 +12,8 @@ import pytest
 from postroom.mail.mail_reader import read_mail
 from tests.integration.composing.emails import ATTACHMENTS, SUBJECT, every_email
 from tests.integration.composing.mime_readers import READERS, ReadEmail, ReadFile
+from tests.services.mail.spam_filter import judge
 from tests.services.missing import require
-from tests.services.spam_filter import judge
 
 HIGHEST_SCORE = 0.1
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"

@@ -43,7 +43,7 @@ from postroom.storage import (
 )
 from postroom.storage.azure import connection, storage_account
 from postroom.storage.azure.engine import AzureStore, connect
-from tests.services.azurite import KEY, Azurite
+from tests.services.stores.azurite import KEY, Azurite
 from tests.services.waiting import LOOPBACK, free_ports
 
 VARIABLE = "POSTROOM_AZURE_CONNECTION_STRING"
@@ -85,7 +85,7 @@ async def test_queues_have_a_readable_name_in_azure_and_their_real_one_with_us(
     assert await store.wait_for_messages(timeout=1) == {"mail/send", "한" * 100}
 
 
-async def test_keys_look_as_they_are_but_for_what_azure_forbids(
+async def test_keys_stay_readable_except_for_what_azure_forbids(
     store: AzureStore, connection_string: str
 ) -> None:
     keys = ["2026-01-01,7,000001", "ann@example.com", "a/b", "a',b", "x\U0001f389"]
@@ -103,7 +103,7 @@ async def test_keys_look_as_they_are_but_for_what_azure_forbids(
     assert [e.row async for e in store.table("people").scan()] == sorted(keys)
 
 
-async def test_a_quote_and_a_comma_in_a_row_key_name_that_row(store: AzureStore) -> None:
+async def test_a_row_key_may_contain_a_quote_and_a_comma(store: AzureStore) -> None:
     table = store.table("people")
     await table.apply([Insert(Entity("p", "x',y", {"N": 1})), Insert(Entity("p", "x", {}))])
     await table.apply([Upsert(Entity("p", "x',y", {"N": 2})), Delete("p", "x")])
@@ -318,7 +318,7 @@ async def test_filters_with_long_values_are_still_exact(store: AzureStore) -> No
     assert found.entities == []
 
 
-async def test_integers_beside_other_types_do_not_confuse_a_filter(store: AzureStore) -> None:
+async def test_integers_next_to_other_types_do_not_confuse_a_filter(store: AzureStore) -> None:
     table = store.table("people")
     values: list[Value] = [1, 2**62, 5.0, True, "5", 5, -5]
     await table.apply([Insert(Entity("p", f"{n}", {"V": value})) for n, value in enumerate(values)])
@@ -345,8 +345,7 @@ async def test_a_batch_over_four_megabytes_is_refused_before_it_is_sent(
 # -- opening ---------------------------------------------------------------------------------
 
 
-async def test_a_connection_string_has_to_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+async def test_a_connection_string_has_to_be_set() -> None:
     with pytest.raises(InvalidStoreUrl, match=VARIABLE):
         await open_store("azure://")
 
@@ -365,43 +364,40 @@ async def test_a_connection_string_has_to_be_set(monkeypatch: pytest.MonkeyPatch
     ],
 )
 async def test_a_malformed_connection_string_is_refused_and_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, text: str
+    text: str,
 ) -> None:
-    monkeypatch.setenv(VARIABLE, text)
     with pytest.raises(InvalidStoreUrl) as failure:
-        await open_store("azure://")
+        await open_store("azure://", text)
     assert_secret_is_kept(failure.value, "SECRET", KEY)
 
 
 @pytest.mark.parametrize(
     "url", ["azure://SECRET@host", "azure://a", "azure://a/b", "azure://A.b.c"]
 )
-async def test_an_account_that_cannot_be_one_is_refused(url: str) -> None:
+async def test_an_invalid_account_name_is_refused(url: str) -> None:
     with pytest.raises(InvalidStoreUrl) as failure:
         await open_store(url)
     assert_secret_is_kept(failure.value, "SECRET")
 
 
 async def test_a_wrong_key_is_denied_and_not_repeated(
-    azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+    azurite: Azurite,
 ) -> None:
     wrong = KEY[::-1].lstrip("=") + "=="
-    monkeypatch.setenv(VARIABLE, azurite.connection_string().replace(KEY, wrong))
     with pytest.raises(AccessDenied) as failure:
-        await open_store("azure://")
+        await open_store("azure://", azurite.connection_string().replace(KEY, wrong))
     assert_secret_is_kept(failure.value, wrong, wrong[:20], "sig=")
 
 
 async def test_a_wrong_signature_is_denied_and_not_repeated(
-    azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+    azurite: Azurite,
 ) -> None:
     signature = "sv=2020-08-04&ss=bqt&srt=sco&sp=rwdlacup&se=2099-01-01T00:00:00Z&sig=U0VDUkVU"
     shared = azurite.connection_string().replace(
         f"AccountKey={KEY}", f"SharedAccessSignature={signature}"
     )
-    monkeypatch.setenv(VARIABLE, shared)
     with pytest.raises(AccessDenied) as failure:
-        await open_store("azure://")
+        await open_store("azure://", shared)
     assert_secret_is_kept(failure.value, "U0VDUkVU", "sig=")
 
 
@@ -425,19 +421,18 @@ async def test_an_identity_that_is_not_found_is_denied_and_its_source_closed(
 
 
 async def test_an_account_out_of_reach_is_unavailable_within_seconds(
-    monkeypatch: pytest.MonkeyPatch, azurite: Azurite
+    azurite: Azurite,
 ) -> None:
     [nobody] = free_ports(1)
     nowhere = Azurite(nobody, nobody, nobody).connection_string()
-    monkeypatch.setenv(VARIABLE, nowhere)
     started = time.monotonic()
     with pytest.raises(StoreUnavailable, match=f"{LOOPBACK}:{nobody}") as failure:
-        await open_store("azure://")
+        await open_store("azure://", nowhere)
     assert time.monotonic() - started < 25
     assert_secret_is_kept(failure.value, KEY)
 
 
-async def test_opening_twice_at_once_makes_one_store(connection_string: str) -> None:
+async def test_opening_twice_at_once_creates_one_store(connection_string: str) -> None:
     stores = await asyncio.gather(*(connect("azure://", connection_string) for _ in range(8)))
     assert {(await store.info()).schema_version for store in stores} == {1}
     for store in stores:
@@ -492,7 +487,7 @@ def assert_secret_is_kept(error: BaseException, *secrets: str) -> None:
 
 @dataclass
 class Fault:
-    """What happens to one request on its way: an answer of its own, or the line goes dead."""
+    """What happens to one request on its way: its own answer, or the line goes dead."""
 
     status: int = 0
     code: str = ""
@@ -658,7 +653,7 @@ async def test_a_blob_written_by_two_at_once_is_not_reported_as_written(
 
 
 @pytest.mark.parametrize("line", ["table"], indirect=True)
-async def test_a_write_whose_answer_is_lost_is_never_reported_wrongly(
+async def test_a_write_whose_reply_is_lost_is_never_reported_wrongly(
     line: tuple[FaultyLine, AzureStore],
 ) -> None:
     faulty, store = line
@@ -684,7 +679,7 @@ async def test_a_write_whose_answer_is_lost_is_never_reported_wrongly(
 
 
 @pytest.mark.parametrize("line", ["queue"], indirect=True)
-async def test_a_message_whose_answer_is_lost_is_never_reported_wrongly(
+async def test_a_message_whose_reply_is_lost_is_never_reported_wrongly(
     line: tuple[FaultyLine, AzureStore],
 ) -> None:
     faulty, store = line
@@ -716,7 +711,7 @@ async def test_a_queue_that_was_just_dropped_is_waited_for(
 
 
 @pytest.mark.parametrize("line", ["table"], indirect=True)
-async def test_in_the_end_the_store_is_unavailable(
+async def test_the_store_is_eventually_unavailable(
     line: tuple[FaultyLine, AzureStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faulty, store = line

@@ -7,7 +7,7 @@ import pytest
 from postroom.storage.postgres.connection import Connection, Database
 from postroom.storage.postgres.engine import parameters_of
 from postroom.watchdog import end_tasks
-from tests.services.postgres import PostgresServer
+from tests.services.stores.postgres import PostgresServer
 
 # A statement that is interrupted and answers with a full disk instead.
 FULL_WHEN_INTERRUPTED = b"""
@@ -41,7 +41,7 @@ async def test_a_cancellation_is_not_replaced_by_the_error_of_the_statement(
 
 
 @pytest.mark.timeout(30)
-async def test_a_task_that_loses_its_cancellation_is_ended_all_the_same() -> None:
+async def test_a_task_that_loses_its_cancellation_is_still_ended() -> None:
     lost = 0
 
     async def work() -> None:

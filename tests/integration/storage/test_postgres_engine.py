@@ -44,7 +44,7 @@ from postroom.storage import (
     open_store,
 )
 from postroom.storage.postgres import batches, connection, errors, queue_state, schema
-from tests.services.postgres import PostgresServer
+from tests.services.stores.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
 SECRET = "Tr0ub4dor"
@@ -227,7 +227,7 @@ async def test_a_wrong_password_is_refused_without_repeating_it(
     assert SECRET not in full_text(refused.value)
 
 
-async def test_an_unreachable_server_is_reported_soon() -> None:
+async def test_an_unreachable_server_is_reported_quickly() -> None:
     [port] = free_ports(1)
     began = time.monotonic()
 
@@ -385,7 +385,7 @@ async def test_a_put_wakes_a_waiter_in_another_store(
             await store.queue("mail/send").purge()
 
 
-async def test_a_waiter_learns_of_a_message_whose_notification_was_lost(
+async def test_a_waiter_notices_a_message_whose_notification_was_lost(
     store: Store, url: str
 ) -> None:
     await store.queue("q").put("first")
@@ -494,7 +494,7 @@ def lost_answer(monkeypatch: pytest.MonkeyPatch) -> LostAnswer:
     return LostAnswer(monkeypatch)
 
 
-async def test_a_batch_whose_answer_was_lost_is_done_once(
+async def test_a_batch_whose_reply_was_lost_is_done_once(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     people = store.table("people")
@@ -523,7 +523,7 @@ async def test_a_batch_whose_answer_was_lost_is_done_once(
     assert found_rows == ["other"]
 
 
-async def test_a_conditional_write_whose_answer_was_lost_is_no_conflict_with_itself(
+async def test_a_conditional_write_whose_reply_was_lost_does_not_conflict_with_itself(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     people = store.table("people")
@@ -540,7 +540,7 @@ async def test_a_conditional_write_whose_answer_was_lost_is_no_conflict_with_its
         await people.delete("p", "r", third)
 
 
-async def test_a_put_whose_answer_was_lost_is_done_once_even_if_the_message_is_done_by_then(
+async def test_a_put_whose_reply_was_lost_is_done_once_even_if_the_message_is_done_by_then(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     queue = store.queue("q")
@@ -561,7 +561,7 @@ async def test_a_put_whose_answer_was_lost_is_done_once_even_if_the_message_is_d
     assert (await queue.info()).length == 0
 
 
-async def test_a_receive_whose_answer_was_lost_gives_what_it_took(
+async def test_a_receive_whose_reply_was_lost_returns_what_it_took(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     queue = store.queue("q")
@@ -575,7 +575,7 @@ async def test_a_receive_whose_answer_was_lost_gives_what_it_took(
     assert [message.id for message in await queue.receive(5, lease=60)] == ids[3:]
 
 
-async def test_settling_a_message_whose_answer_was_lost_is_no_lost_lease(
+async def test_settling_a_message_whose_reply_was_lost_is_not_a_lost_lease(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     queue = store.queue("q")
@@ -627,7 +627,7 @@ async def test_writes_in_order_whose_answer_was_lost_are_done_once(
     assert (await queue.info()).length == 0
 
 
-async def test_a_move_whose_answer_was_lost_is_done_once(
+async def test_a_move_whose_reply_was_lost_is_done_once(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     queue, other = store.queue("q"), store.queue("other")
@@ -654,7 +654,7 @@ async def test_a_move_whose_answer_was_lost_is_done_once(
     assert (await queue.info()).length == (await other.info()).length == 0
 
 
-async def test_a_named_lease_whose_answer_was_lost_is_held_once(
+async def test_a_named_lease_whose_reply_was_lost_is_held_once(
     store: Store, lost_answer: LostAnswer
 ) -> None:
     lost_answer.of(b"INSERT")
@@ -725,7 +725,7 @@ class Work:
 
 
 @pytest.mark.parametrize("immediate", [False, True], ids=["orderly", "crash"])
-async def test_a_restart_in_the_middle_of_work_loses_and_doubles_nothing(
+async def test_a_restart_in_the_middle_of_work_loses_and_duplicates_nothing(
     postgres: PostgresServer, url: str, immediate: bool
 ) -> None:
     stores = [await open_store(url) for _ in range(2)]
@@ -768,7 +768,7 @@ async def test_a_waiter_survives_a_restart(postgres: PostgresServer, store: Stor
     assert await waiting
 
 
-async def test_a_server_that_stays_away_is_reported_in_the_end(
+async def test_a_server_that_stays_unavailable_is_reported_eventually(
     postgres: PostgresServer,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,

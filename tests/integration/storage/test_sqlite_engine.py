@@ -35,7 +35,7 @@ def url_of(path: Path) -> str:
 
 
 def run_python(program: str, *arguments: str) -> str:
-    """Run a program in a process of its own and return what it printed."""
+    """Run a program in a separate process and return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *arguments],
         capture_output=True,
@@ -164,7 +164,7 @@ async def test_another_process_learns_of_a_message_at_once_and_idles_meanwhile(
     assert idle < 0.1  # of two seconds
 
 
-async def test_a_message_whose_bell_was_never_rung_is_found_all_the_same(tmp_path: Path) -> None:
+async def test_a_message_whose_bell_was_never_rung_is_still_found(tmp_path: Path) -> None:
     """A process that dies between its commit and the bell."""
     path = tmp_path / "store.db"
     async with await open_store(url_of(path)) as store:
@@ -262,7 +262,7 @@ def test_a_file_that_may_not_be_written_is_refused() -> None:
 @pytest.mark.parametrize(
     "content", [b"this is no database, " * 500, b"SQLite format 3\0" + b"x" * 9000]
 )
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(content)
     with pytest.raises(StoreDamaged, match=r"store\.db"):
@@ -401,7 +401,7 @@ async def test_an_upload_that_a_crash_interrupted_is_removed_after_a_day(tmp_pat
     crashed.close()
 
 
-async def test_the_folder_of_a_new_store_is_made(tmp_path: Path) -> None:
+async def test_the_folder_of_a_new_store_is_created(tmp_path: Path) -> None:
     async with await open_store(url_of(tmp_path / "a" / "b" / "store.db")) as store:
         assert (await store.info()).location.endswith("a/b/store.db")
 

@@ -26,8 +26,8 @@ from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, dies
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import fan_out_whole
-from tests.services.azurite import Azurite
-from tests.services.postgres import PostgresServer
+from tests.services.stores.azurite import Azurite
+from tests.services.stores.postgres import PostgresServer
 
 
 async def fill_store(store: Store) -> None:
@@ -98,13 +98,14 @@ async def test_from_engine_to_engine_and_back_nothing_changes(
     target: Store,
     postgres: PostgresServer,
     azurite: Azurite,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = await everything(source)
     database = postgres.create_database()
     account = azurite.connection_string(azurite.fresh_account())
-    monkeypatch.setenv("POSTROOM_AZURE_CONNECTION_STRING", account)
-    async with await open_store(database) as on_postgres, await open_store("azure://") as on_azure:
+    async with (
+        await open_store(database) as on_postgres,
+        await open_store("azure://", account) as on_azure,
+    ):
         for old, new in ((source, on_postgres), (on_postgres, on_azure), (on_azure, target)):
             report = await StoreCopy(old, new).run()
             assert report.entities > 460
@@ -165,13 +166,13 @@ async def test_a_queue_or_a_container_makes_a_target_that_is_used(
         await StoreCopy(source, target).run()
 
 
-async def test_a_store_with_nothing_in_it_is_not_copied(target: Store, tmp_path: Path) -> None:
+async def test_an_empty_store_is_not_copied(target: Store, tmp_path: Path) -> None:
     async with await open_store(f"sqlite:///{tmp_path}/unused.db") as unused:
         with pytest.raises(NotNow, match="the source is empty: check its URL"):
             await StoreCopy(unused, target).run()
 
 
-async def test_a_mistyped_name_makes_no_file(tmp_path: Path) -> None:
+async def test_a_mistyped_name_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidStoreUrl, match=r"there is no store sqlite:///.*nope\.db"):
         await open_existing_store(f"sqlite:///{tmp_path}/nope.db")
     assert os.listdir(tmp_path) == []

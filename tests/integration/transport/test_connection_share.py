@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom import hosted
-from postroom.domain.messages.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.delivery.bounces import BOUNCE_QUEUE
 from postroom.domain.messages.hits import HIT_QUEUE
 from postroom.sender.limits import connection_share
 from postroom.sender.limits.connection_share import PARTITION, count_senders, shared_connections
@@ -21,8 +21,8 @@ from postroom.transport.contract import Transport
 from postroom.transport.registry import open_transport
 from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.integration.usecases.faults import Fate, Fated
-from tests.services.plain_mailing import Notes, PlainMailing, many
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.services.mail.plain_mailing import Notes, PlainMailing, many
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import until
 
 App = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
@@ -87,7 +87,7 @@ async def test_a_sender_that_died_counts_no_more(store: Store, tmp_path: Path) -
     assert await store.table(TABLE).get(PARTITION, "alive") is None
 
 
-async def test_everybody_has_one_connection_at_least(store: Store, tmp_path: Path) -> None:
+async def test_everyone_has_one_connection_at_least(store: Store, tmp_path: Path) -> None:
     now = datetime.now(UTC) + timedelta(minutes=5)
     for number in range(5):
         await store.table(TABLE).insert(Entity(PARTITION, f"other{number}", {"At": now}))
@@ -135,7 +135,7 @@ async def test_senders_without_a_common_limit_are_counted(store: Store, tmp_path
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a worker process with the same store."""
-    monkeypatch.setattr(hosted, "set_up_observation", lambda *_, **__: None)
+    monkeypatch.setattr(hosted, "set_up_observability", lambda *_, **__: None)
     monkeypatch.setenv("POSTROOM_DATA", str(tmp_path))
     monkeypatch.setenv("POSTROOM_STORE", f"sqlite:///{tmp_path}/postroom.db")
     monkeypatch.setenv("POSTROOM_TRANSPORT", "outbox:")

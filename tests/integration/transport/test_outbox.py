@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.mail.mailing import Recipient
 from postroom.transport import outbox_folder
 from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.outbox_folder import OutboxFolder
 from postroom.transport.outbox_transport import OutboxTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> OutboxFolder:
     return OutboxFolder(tmp_path / "outbox")
 
 
-async def test_each_mail_is_a_file(outbox: OutboxTransport, folder: OutboxFolder) -> None:
+async def test_each_email_is_a_file(outbox: OutboxTransport, folder: OutboxFolder) -> None:
     mailing, notes, people = PlainMailing(), Notes(), many(250)
 
     results = await outbox.send(mailing, people, notes)
@@ -105,7 +105,9 @@ async def test_a_very_long_address_has_a_name_too(
     assert len((await folder.search()).mails) == 1
 
 
-async def test_a_mail_without_a_date_is_kept(outbox: OutboxTransport, folder: OutboxFolder) -> None:
+async def test_an_email_without_a_date_is_kept(
+    outbox: OutboxTransport, folder: OutboxFolder
+) -> None:
     class Undated(PlainMailing):
         def mail(self, recipient: Recipient) -> bytes:
             return b"Subject: x\r\n\r\nDate: Sun, 15 Nov 2026 08:00:00 +0000\r\n"
@@ -117,7 +119,7 @@ async def test_a_mail_without_a_date_is_kept(outbox: OutboxTransport, folder: Ou
 
 
 @pytest.mark.parametrize("name", ["", "../secret", "/etc/passwd", ".1.0.tmp", "a.eml"])
-async def test_only_mails_are_read(
+async def test_only_emails_are_read(
     outbox: OutboxTransport, folder: OutboxFolder, name: str
 ) -> None:
     with pytest.raises(Invalid):
@@ -156,7 +158,7 @@ async def test_a_folder_that_cannot_be_written_holds_everything(tmp_path: Path) 
         await outbox.check()
 
 
-async def test_check_says_where_mails_are_kept(outbox: OutboxTransport, tmp_path: Path) -> None:
+async def test_check_says_where_emails_are_kept(outbox: OutboxTransport, tmp_path: Path) -> None:
     assert str(tmp_path / "outbox") in await outbox.check()
     assert os.listdir(tmp_path / "outbox") == []
 

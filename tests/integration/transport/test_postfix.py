@@ -7,8 +7,8 @@ import pytest
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.servers import Timeouts, parse_servers
 from postroom.transport.smtp.smtp_transport import SmtpTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
-from tests.services.postfix import Postfix, running_postfix
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, recipients
+from tests.services.mail.postfix import Postfix, running_postfix
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -4,7 +4,7 @@ import smtplib
 
 import pytest
 
-from tests.services.recording_smtp import Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import Rule, running_recording_smtp
 
 pytestmark = pytest.mark.timeout(30)
 MAIL = "Subject: x\r\n\r\nx\r\n"

@@ -12,7 +12,7 @@ from aiohttp import web
 from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.http.http_transport import HttpTransport
 from postroom.transport.sendgrid import SendgridProvider
-from tests.services.plain_mailing import (
+from tests.services.mail.plain_mailing import (
     Notes,
     PlainMailing,
     TemplatedMailing,
@@ -20,7 +20,7 @@ from tests.services.plain_mailing import (
     many,
     recipients,
 )
-from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
+from tests.services.mail.sendgrid_api import SendgridApi, running_sendgrid_api
 from tests.services.waiting import LOOPBACK, free_ports, wait_until
 
 pytestmark = pytest.mark.timeout(60)
@@ -138,7 +138,9 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
         (503, "", FaultScope.ACCOUNT, "temporary"),
     ],
 )
-async def test_an_answer_for_all(status: int, field: str, scope: FaultScope, reason: str) -> None:
+async def test_a_failed_call_concerns_all_of_its_emails(
+    status: int, field: str, scope: FaultScope, reason: str
+) -> None:
     async with running_api() as (api, transport):
         api.answers(status, (field, "that is why"))
         results = await transport.send(TemplatedMailing(), recipients("a", "b"), Notes())
@@ -159,7 +161,7 @@ async def test_credits_that_are_used_up_are_a_limit_of_the_account() -> None:
         assert "limit" in result.reason
 
 
-async def test_our_own_mistake_beside_a_bad_address_refuses_only_the_address() -> None:
+async def test_our_own_mistake_next_to_a_bad_address_refuses_only_the_address() -> None:
     async with running_api() as (api, transport):
 
         async def reply(call: dict[str, Any]) -> web.StreamResponse:
@@ -192,7 +194,7 @@ async def test_overlapping_sends_of_a_mailing_share_a_call() -> None:
 
         assert all(set(kinds(results)) == {ACCEPTED} for results in answers)
         assert sorted(len(addresses(call)) for call in api.calls) == [1, 200, 1000]
-        # Each batch was told of its own emails, and of all of them.
+        # Each batch was told about its own emails, and about all of them.
         for page, notes in zip(pages, watchers, strict=True):
             assert sorted(notes.handed_over) == list(range(100))
             assert set(notes.settled_as) == set(range(100))
@@ -235,7 +237,7 @@ async def test_a_cancelled_batch_is_not_sent_with_the_others() -> None:
         assert notes.handed_over == []
 
 
-async def test_a_shared_call_without_an_answer_leaves_every_batch_in_doubt() -> None:
+async def test_a_shared_call_without_a_response_leaves_every_batch_in_doubt() -> None:
     async with running_api(answer_seconds=0.3) as (api, transport):
 
         async def reply(call: dict[str, Any]) -> web.StreamResponse:
@@ -311,7 +313,7 @@ async def test_an_unreachable_server_holds_emails() -> None:
 
 
 @pytest.mark.parametrize("drops", [False, True], ids=["too slow", "hangs up"])
-async def test_no_answer_to_a_whole_call_is_in_doubt(drops: bool) -> None:
+async def test_a_call_without_a_response_leaves_its_emails_in_doubt(drops: bool) -> None:
     async with running_api(answer_seconds=0.5) as (api, transport):
 
         async def reply(call: dict[str, Any]) -> web.StreamResponse:
@@ -335,7 +337,7 @@ async def until_handed_over(notes: Notes) -> None:
     )
 
 
-async def test_a_cancelled_call_waits_for_its_answer() -> None:
+async def test_a_cancelled_call_waits_for_its_reply() -> None:
     async with running_api() as (api, transport):
 
         async def slow(call: dict[str, Any]) -> web.StreamResponse:
@@ -355,7 +357,7 @@ async def test_a_cancelled_call_waits_for_its_answer() -> None:
         assert notes.settled_as[0].kind is ACCEPTED
 
 
-async def test_a_cancelled_call_does_not_wait_for_ever() -> None:
+async def test_a_cancelled_call_does_not_wait_forever() -> None:
     async with running_api(grace=0.2) as (api, transport):
 
         async def slow(call: dict[str, Any]) -> web.StreamResponse:

@@ -10,8 +10,8 @@ from postroom.domain.errors import Invalid
 from postroom.transport.contract import ResultKind, Transport
 from postroom.transport.registry import open_transport
 from postroom.transport.smtp.servers import parse_servers
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, many
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, many
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 
 
 @asynccontextmanager

@@ -20,8 +20,8 @@ from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.servers import parse_servers
 from postroom.transport.smtp.smtp_transport import SmtpTransport
 from postroom.wiring import Services
-from tests.services.plain_mailing import Notes
-from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.services.mail.plain_mailing import Notes
+from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.waiting import until
 from tests.unit.mail.mailings import mailing, recipient
 

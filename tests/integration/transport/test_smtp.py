@@ -10,9 +10,9 @@ import pytest
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.servers import Timeouts, parse_servers
 from postroom.transport.smtp.smtp_transport import SmtpTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, many, recipients
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.smtp_sink import SmtpSink, running_smtp_sink
 from tests.services.waiting import BUSY, free_ports
 
 pytestmark = pytest.mark.timeout(60)
@@ -92,7 +92,7 @@ async def test_overlapping_batches_share_the_connections(server: RecordingSmtp) 
     assert len(server.copies()) == 300
 
 
-async def test_no_recipients_are_no_work(server: RecordingSmtp) -> None:
+async def test_without_recipients_nothing_is_done(server: RecordingSmtp) -> None:
     async with transport_to(server.url) as transport:
         assert await transport.send(PlainMailing(), [], Notes()) == []
 
@@ -183,7 +183,7 @@ async def test_dropped_after_the_dot_is_in_doubt_and_never_sent_again(
     assert len(server.copies()) == 50
 
 
-async def test_dropped_in_the_middle_of_a_small_mail_is_in_doubt(server: RecordingSmtp) -> None:
+async def test_dropped_in_the_middle_of_a_small_email_is_in_doubt(server: RecordingSmtp) -> None:
     """All of it had left this machine: nobody here can know how far the server got."""
     server.script(Rule("content", "half", drop=True))
 
@@ -193,7 +193,7 @@ async def test_dropped_in_the_middle_of_a_small_mail_is_in_doubt(server: Recordi
     assert kinds(results) == [IN_DOUBT, ACCEPTED]
 
 
-async def test_dropped_in_the_middle_of_a_large_mail_is_sent_again(server: RecordingSmtp) -> None:
+async def test_dropped_in_the_middle_of_a_large_email_is_sent_again(server: RecordingSmtp) -> None:
     server.script(Rule("content", "half", drop=True, times=1, after=1000, wait=0.2))
 
     async with transport_to(server.url) as transport:
@@ -204,7 +204,7 @@ async def test_dropped_in_the_middle_of_a_large_mail_is_sent_again(server: Recor
     assert set(server.copies().values()) == {1}
 
 
-async def test_large_mails_arrive_whole(server: RecordingSmtp) -> None:
+async def test_large_emails_arrive_whole(server: RecordingSmtp) -> None:
     mailing, people = PlainMailing(LARGE), recipients("a", "b", "c")
 
     async with transport_to(server.url, connections=2) as transport:
@@ -394,7 +394,7 @@ async def test_a_cancelled_batch_hands_over_nothing_more() -> None:
         assert len(server.received()) == len(handed_over) + 1
 
 
-async def test_a_cancelled_batch_does_not_wait_for_ever() -> None:
+async def test_a_cancelled_batch_does_not_wait_forever() -> None:
     with running_recording_smtp(Rule("end", "user", wait=30)) as server:
         async with transport_to(server.url) as transport:
             notes = Notes()
@@ -444,7 +444,7 @@ async def test_a_server_that_never_ends_a_line_costs_no_memory(server: Recording
     assert "too long" in results[0].reply or "does not end" in results[0].reply
 
 
-async def test_a_mail_too_large_for_the_server_is_held_before_it_is_sent() -> None:
+async def test_an_email_too_large_for_the_server_is_held_before_it_is_sent() -> None:
     with running_recording_smtp(size=1000) as server:
         async with transport_to(server.url) as transport:
             results, notes = await send(transport, ["a"], size=5000)
@@ -478,7 +478,7 @@ CHAOS = (
 )
 
 
-async def test_in_the_greatest_confusion_every_outcome_is_true(server: RecordingSmtp) -> None:
+async def test_every_outcome_is_true_under_random_faults(server: RecordingSmtp) -> None:
     server.script(*CHAOS)
     people, notes = many(1000), Notes()
 
@@ -496,7 +496,9 @@ async def test_in_the_greatest_confusion_every_outcome_is_true(server: Recording
     assert len(notes.settled_as) == 1000
 
 
-async def test_killed_servers_leave_at_most_one_doubt_a_connection(server: RecordingSmtp) -> None:
+async def test_killed_servers_leave_at_most_one_email_in_doubt_per_connection(
+    server: RecordingSmtp,
+) -> None:
     """Whatever the server took is accepted or in doubt, and what it did not take is neither."""
     people, notes, kills = many(6000), Notes(), 4
     async with transport_to(server.url, connections=4, timeouts=PATIENT) as transport:
@@ -546,7 +548,9 @@ SINKS: list[tuple[tuple[str, ...], ResultKind]] = [
 
 
 @pytest.mark.parametrize(("options", "kind"), SINKS, ids=[" ".join(o) or "-" for o, _ in SINKS])
-async def test_smtp_sink_gets_what_it_deserves(options: tuple[str, ...], kind: ResultKind) -> None:
+async def test_results_follow_the_replies_of_smtp_sink(
+    options: tuple[str, ...], kind: ResultKind
+) -> None:
     with running_smtp_sink(*options) as sink:
         async with transport_to(url_of(sink)) as transport:
             results, _ = await send(transport, ["a", "b", "c"])

@@ -12,8 +12,8 @@ import trustme
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.servers import Timeouts, parse_servers
 from postroom.transport.smtp.smtp_transport import SmtpTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, recipients
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.timeout(60)
@@ -201,7 +201,7 @@ async def test_emails_that_wait_together_ask_once() -> None:
     ],
     ids=lambda value: value.stage if isinstance(value, Rule) else str(value),
 )
-async def test_a_fault_of_the_account_or_message_touches_few_recipients(
+async def test_a_fault_of_the_account_or_message_affects_few_recipients(
     rule: Rule, scope: FaultScope, reason: str
 ) -> None:
     with running_recording_smtp(rule) as server:

@@ -10,9 +10,9 @@ import trustme
 from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.smtp.servers import Timeouts, parse_servers
 from postroom.transport.smtp.smtp_transport import SmtpTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.smtp_sink import running_smtp_sink
+from tests.services.mail.plain_mailing import Notes, PlainMailing, kinds, recipients
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.smtp_sink import running_smtp_sink
 from tests.services.waiting import free_ports
 
 pytestmark = pytest.mark.timeout(60)
@@ -98,7 +98,7 @@ async def test_tls_can_be_off(secured: RecordingSmtp) -> None:
     assert "no TLS" in await checked(f"smtp://{ENCODED}@127.0.0.1:{secured.port}?tls=off")
 
 
-async def test_login_by_the_older_way(authority: tuple[Path, Path]) -> None:
+async def test_login_with_auth_login(authority: tuple[Path, Path]) -> None:
     with running_recording_smtp(user=USER, password=PASSWORD, mechanisms="LOGIN") as server:
         url = f"smtp://{ENCODED}@127.0.0.1:{server.port}"
         assert "logged in" in await checked(url)
@@ -113,7 +113,7 @@ async def test_tls_from_the_first_byte(authority: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-async def test_a_certificate_of_nobody_is_not_trusted(
+async def test_a_certificate_from_an_unknown_authority_is_not_trusted(
     authority: tuple[Path, Path], scheme: str
 ) -> None:
     with running_recording_smtp(certificate=authority[1], implicit_tls=scheme == "smtps") as server:
@@ -141,7 +141,7 @@ async def test_a_file_without_certificates_is_named(secured: RecordingSmtp) -> N
     assert "/no/such.pem" in text
 
 
-async def test_a_wrong_password_holds_everything_and_hurts_nobody(secured: RecordingSmtp) -> None:
+async def test_a_wrong_password_holds_everything_and_refuses_nobody(secured: RecordingSmtp) -> None:
     url = f"smtp://me:wrong@127.0.0.1:{secured.port}?tls=off"
 
     text = await problem(url)
@@ -159,11 +159,11 @@ async def test_a_server_that_cannot_log_us_in_for_now_holds_everything(
     assert await sent(f"smtp://{ENCODED}@127.0.0.1:{secured.port}?tls=off", "a") == [HELD]
 
 
-async def test_no_password_where_one_is_needed(secured: RecordingSmtp) -> None:
+async def test_a_missing_password_is_reported(secured: RecordingSmtp) -> None:
     assert await sent(f"smtp://127.0.0.1:{secured.port}?tls=off", "a") == [HELD]
 
 
-async def test_no_login_where_none_is_offered() -> None:
+async def test_a_login_that_is_not_offered_is_reported() -> None:
     with running_recording_smtp() as server:
         assert "does not offer AUTH" in await problem(f"smtp://me:x@127.0.0.1:{server.port}")
 
@@ -191,7 +191,7 @@ async def test_replies_injected_before_the_tls_handshake_are_not_trusted(
     assert "between STARTTLS and the handshake" in text
 
 
-async def test_tls_to_a_server_without() -> None:
+async def test_tls_to_a_server_without_tls_is_reported() -> None:
     with running_recording_smtp() as server:
         assert "use smtp:// here" in await problem(f"smtps://127.0.0.1:{server.port}")
 
@@ -224,7 +224,7 @@ async def test_a_slow_greeting_is_waited_for() -> None:
             await transport.close()
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection_is_reported() -> None:
     [port] = free_ports(1)
 
     text = await problem(f"smtp://127.0.0.1:{port}")
@@ -246,7 +246,7 @@ async def test_a_server_that_says_nothing(authority: tuple[Path, Path]) -> None:
         assert "does not respond" in await problem(server.url)
 
 
-async def test_a_server_that_is_no_mail_server() -> None:
+async def test_a_server_that_is_not_a_mail_server() -> None:
     with running_recording_smtp(Rule("greeting", reply="HTTP/1.1 400 Bad Request")) as server:
         assert "not a reply" in await problem(server.url)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.messages.messages import Message
 from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentLedger, LedgerReport

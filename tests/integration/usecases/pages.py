@@ -19,7 +19,7 @@ from postroom.domain.messages.pages import (
     parse_work_item,
 )
 from postroom.domain.messages.tracking import Track
-from postroom.scheduler import fan_out, members
+from postroom.scheduler import members, page_packing
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
@@ -34,6 +34,7 @@ from postroom.services.messages.sending.page_rows import (
     page_from,
     page_row,
 )
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, rows_of
@@ -41,7 +42,7 @@ from tests.integration.usecases.making import bodies_of, rows_of
 
 def use_small_pages(monkeypatch: pytest.MonkeyPatch, size: int, pages: int) -> None:
     """The same with fewer emails a page, and fewer pages a window: more to be interrupted."""
-    monkeypatch.setattr(fan_out, "PAGE_SIZE", size)
+    monkeypatch.setattr(page_packing, "PAGE_SIZE", size)
     monkeypatch.setattr(members, "_WINDOW", size * pages)
 
 
@@ -128,7 +129,9 @@ async def sent_message(
     track: Track = Track.OFF,
 ) -> Message:
     """A finished message to a list, whose emails have these outcomes."""
-    message = await services.messages.create(list_name, "News", bodies, at, track=track)
+    message = await services.messages.create(
+        list_name, "News", bodies, at, options=SendingOptions(track=track)
+    )
     message = await fan_out_whole(services.store, message.ref)
     await settle(services, message, 0, outcomes)
     assert await Completion(services).check(message)

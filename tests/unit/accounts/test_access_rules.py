@@ -77,7 +77,7 @@ async def test_a_password_is_checked_even_for_users_without_one() -> None:
 
 
 @pytest.mark.parametrize("password", ["short", "x" * 1001, "aaaaaaaaaaaa", ""])
-def test_passwords_that_help_nobody_are_refused(password: str) -> None:
+def test_weak_passwords_are_refused(password: str) -> None:
     with pytest.raises(Invalid):
         check_password(password)
 
@@ -108,7 +108,7 @@ def test_strangers_are_slowed_down_by_network_and_by_address_whether_a_user_has_
     assert limits.take("bob@example.org", elsewhere) == 0
 
 
-def test_a_known_device_has_a_count_of_its_own() -> None:
+def test_a_known_device_has_a_separate_count() -> None:
     limits = LoginLimits(clock=lambda: 1000.0)
     for number in range(100):
         limits.take("ann@example.org", f"198.51.100.{number}")

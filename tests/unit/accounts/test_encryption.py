@@ -48,7 +48,7 @@ def test_a_missing_key_is_named_and_where_to_set_it() -> None:
 
 
 @pytest.mark.parametrize("rest", ["", "AAAA", "AAAAAA==", "not base64", "AAAA" * 20])
-def test_what_was_damaged_is_refused(rest: str) -> None:
+def test_damaged_ciphertext_is_refused(rest: str) -> None:
     value = keyring(NEW).encrypt(SECRET, HERE)
     with pytest.raises(DecryptionError, match="was damaged"):
         keyring(NEW).decrypt(value[:30] + rest, HERE)

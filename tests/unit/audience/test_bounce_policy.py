@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.audience.suppressions import SuppressionReason
-from postroom.domain.messages.bounces import Bounce, BounceKind, BounceSource
+from postroom.domain.messages.delivery.bounces import Bounce, BounceKind, BounceSource
 from postroom.services.audience.suppression.bounce_policy import (
     REST,
     BounceHistory,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.domain.audience.brand import (
+from postroom.domain.audience.lists.brand import (
     FONT_LABELS,
     FONTS,
     Brand,
@@ -49,7 +49,7 @@ def test_a_website_has_its_scheme(text: str, url: str) -> None:
         "\u202ehttps://example.com",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     for parse, field in ((parse_website, "website"), (parse_social_links, "social_links")):
         if "\n" in text and parse is parse_social_links:
             continue  # two lines

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.audience.appearance import (
+from postroom.domain.audience.lists.appearance import (
     BLACK,
     READABLE,
     WHITE,
@@ -31,7 +31,7 @@ def test_a_colour_has_one_spelling(text: str, colour: str) -> None:
 @pytest.mark.parametrize(
     "text", ["red", "#12", "#1234567", "#1d5fb;", "#1d5fbg", "url(x)", "#１２３", "}", "\0", "   "]
 )
-def test_what_is_no_colour_is_refused(text: str) -> None:
+def test_an_invalid_colour_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_colour(text)
     assert refused.value.field == "colour"

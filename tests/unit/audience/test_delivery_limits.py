@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.domain.audience.lists import ListName
-from postroom.domain.messages.providers import Provider
+from postroom.domain.audience.lists.lists import ListName
+from postroom.domain.messages.delivery.providers import Provider
 from postroom.services.audience.suppression.delivery_figures import (
     DeliveryFigures,
     MessageFigures,
@@ -72,12 +72,12 @@ def test_rates_of_30_days_are_those_of_lists_and_providers_together() -> None:
         (RateKind.BOUNCES, news, False),
     ]
     texts = [describe_finding(each) for each in find_high_rates_of_period(figures, NEVER)]
-    assert texts[-1] == "60 of 1,000 emails of list news within 30 days (6.00 %) bounced"
+    assert texts[-1] == "60 of 1,000 emails of list news within 30 days (6.00%) bounced"
 
 
 def test_a_finding_names_the_limits() -> None:
     [finding] = find_high_rates(at_gmail(complained=30), HoldRates())
     assert describe_finding(finding) == (
-        "30 of 10,000 emails at gmail.com (0.30 %) were marked as spam; Gmail recommends less than"
-        " 0.1 %, and Gmail and Yahoo require less than 0.3 %"
+        "30 of 10,000 emails at gmail.com (0.30%) were marked as spam; Gmail recommends less than"
+        " 0.1%, and Gmail and Yahoo require less than 0.3%"
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.audience.appearance import LARGEST_BYTES, Image, parse_image
+from postroom.domain.audience.lists.appearance import LARGEST_BYTES, Image, parse_image
 from postroom.domain.errors import Invalid
 
 
@@ -56,7 +56,7 @@ def test_what_a_picture_is_and_its_size_are_read_from_its_bytes(data: bytes, kin
         (png() + bytes(LARGEST_BYTES), "at most 200,000 bytes"),
     ],
 )
-def test_what_is_no_picture_or_too_large_is_refused(data: bytes, problem: str) -> None:
+def test_a_file_that_is_no_picture_or_too_large_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(Invalid, match=problem) as refused:
         parse_image(data)
     assert refused.value.field == "logo"

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from postroom.domain.audience.list_property import ListProperty
-from postroom.domain.audience.lists import PROPERTIES, MailingList
+from postroom.domain.audience.lists.list_property import ListProperty
+from postroom.domain.audience.lists.lists import PROPERTIES, MailingList
 from postroom.domain.errors import Invalid
 
 

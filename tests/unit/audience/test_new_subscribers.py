@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.lists import (
     ListName,
     Subscriber,
     SubscriberGuid,

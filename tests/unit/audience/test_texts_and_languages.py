@@ -28,7 +28,7 @@ def test_a_language_is_a_supported_one_or_none(tag: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "f", "french!", "fr\n", "fr;q=1", "\ud800", "fr-" * 500])
-def test_what_is_no_tag_of_a_language_is_refused(tag: str) -> None:
+def test_an_invalid_language_tag_is_refused(tag: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_language(tag)
     assert refused.value.field == "language"

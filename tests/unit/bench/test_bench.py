@@ -25,7 +25,7 @@ def test_reports_with_postgresql_say_that_it_is_durable() -> None:
         assert "`fsync=on` and `synchronous_commit=on`" in REMARKS[report]
 
 
-def test_what_is_compared_takes_turns_and_the_median_counts() -> None:
+def test_measures_take_turns_and_the_median_counts() -> None:
     order: list[str] = []
     ours, theirs = itertools.count(1), itertools.count(10)
 
@@ -51,8 +51,8 @@ def test_a_figure_without_anything_to_divide_by_has_no_ratio() -> None:
     none = Figure("skipped", 0, "emails", 0, "other", target=0, target_on="value",
                   target_is="at most")  # fmt: skip
     assert none.ratio is None
-    assert none.holds
-    assert none.cells() == ["skipped", "0 emails", "0 (other)", "", "≤ 0 emails", "holds"]
+    assert none.is_met
+    assert none.cells() == ["skipped", "0 emails", "0 (other)", "", "≤ 0 emails", "met"]
 
 
 def test_a_kill_is_judged_by_every_address() -> None:
@@ -78,3 +78,10 @@ def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["mial"])
     assert "'mial'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("turns", ["2", "0", "-1", "many"])
+def test_fewer_turns_than_usual_are_refused(turns: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([f"--turns={turns}", "mail"])
+    assert f"must be 3 or more, not {turns}" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Final
 from postroom.composing.brand import EmailBrand, EmailLink
 from postroom.composing.builtin import BUILT_IN, BuiltInTemplate
 from postroom.composing.compiler import Compiled, compile_source
-from postroom.domain.audience.appearance import Colour
+from postroom.domain.audience.lists.appearance import Colour
 from postroom.domain.messages.messages import MessageFormat
 
 PICTURES: Final = "https://pictures.example"

@@ -166,6 +166,35 @@ def test_a_condition_that_cannot_be_used_is_an_error_at_its_place(
     assert problem in str(found)
 
 
+def test_markers_may_be_between_the_tags_of_mjml() -> None:
+    bare = re.sub("</?mj-raw>", "", MJML)
+    assert "mj-raw" not in bare
+    assert compiled(bare, MessageFormat.MJML) == compiled(MJML, MessageFormat.MJML)
+    inner = re.sub("</?(mjml|mj-body|mj-wrapper)>", "", bare)
+    layout = Layout("<mjml><mj-body>{% slot content %}</mj-body></mjml>")
+    html = compiled(inner, MessageFormat.MJML, layout).html
+    german = resolved(html, GERMAN.__eq__, in_html=True)
+    assert words(german)[:3] == ["Eins", "Start", "Zwei"]
+    assert "Two" not in german
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (MJML.replace("<mj-text>Start</mj-text>", "\n{{ email }}"), "the text '{{ email }}' must"),
+        (
+            MJML.replace("<mj-text>Start</mj-text>", f"{{% if {GERMAN} %}}x{{% end %}}"),
+            "the text '{% if language = \"de\" %}x{% en' must",
+        ),
+        (f"{{% if {GERMAN} %}}<mjml><mj-body></mj-body></mjml>{{% end %}}", "within <mj-body>"),
+    ],
+)
+def test_other_words_between_the_tags_of_mjml_are_named_as_they_were_written(
+    source: str, problem: str
+) -> None:
+    assert problem in compiled(source, MessageFormat.MJML).errors[0].text
+
+
 def test_a_template_may_not_put_a_condition_around_conditions() -> None:
     layout = Layout(
         f"<mjml><mj-body><mj-raw>{{% if {GERMAN} %}}</mj-raw>{{% slot content %}}"

@@ -11,8 +11,8 @@ from postroom.composing.compiler import LARGEST_SOURCE, compile_source
 from postroom.composing.content_findings import ContentFinding, Level
 from postroom.composing.format_conversions import convert
 from postroom.composing.layouts import Layout, LayoutFormat
-from postroom.domain.audience.appearance import Colour
-from postroom.domain.audience.brand import Brand
+from postroom.domain.audience.lists.appearance import Colour
+from postroom.domain.audience.lists.brand import Brand
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.bodies.branded_frame import BrandedFrame
@@ -115,6 +115,8 @@ def test_an_unknown_field_is_refused_with_its_position(format: MessageFormat) ->
         (WHOLE.format('<mj-button href="javascript:x">x</mj-button>'), [("link-scheme", 1, 39)]),
         (WHOLE.format('<mj-image src="file:///etc/passwd" />'), [("link-scheme", 1, 39)]),
         (WHOLE.format("a\x01"), [("character", 1, 40)]),
+        (WHOLE.format("<mj-text>{{ nope }}</mj-text>\n<mj-buton />"),
+         [("merge-field", 1, 48), ("mjml-tag", 2, 1)]),
     ],
 )  # fmt: skip
 def test_mistakes_in_mjml_have_their_position(
@@ -255,6 +257,14 @@ def test_a_message_can_be_converted_step_by_step() -> None:
         convert(source, HTML, BRAND)
 
 
+def test_tables_and_code_become_parts_of_text_blocks() -> None:
+    source = "Prices:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nx = 1\n```"
+    [block] = json.loads(convert(source, MARKDOWN_, BRAND)[1])["blocks"]
+    assert block["type"] == "text"
+    assert block["html"].startswith("<p>Prices:</p>\n<table>")
+    assert block["html"].endswith("<pre><code>x = 1\n</code></pre>")
+
+
 def test_a_source_with_errors_is_not_converted() -> None:
     with pytest.raises(Invalid, match="body: line 2, column 1: the merge field"):
         convert("Hi\n{{ nope", MARKDOWN_, BRAND)
@@ -265,7 +275,7 @@ def test_a_source_may_not_be_too_large() -> None:
     assert finding.text == "must have at most 500,000 characters, not 500,001"
 
 
-def test_buttons_have_a_colour_of_their_own_if_the_brand_has_one() -> None:
+def test_buttons_have_a_separate_colour_if_the_brand_has_one() -> None:
     source = json.dumps(
         {"version": 1, "blocks": [{"type": "button", "text": "Go", "link": "https://x.example"}]}
     )

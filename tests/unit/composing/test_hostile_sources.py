@@ -47,7 +47,7 @@ _ACTIVE = {"script", "iframe", "object", "embed", "form", "link", "base", "svg",
 
 @pytest.mark.parametrize("html", HOSTILE)
 @pytest.mark.parametrize("format", ["markdown", "mjml", "mj-raw", "blocks"])
-def test_nothing_active_is_left(html: str, format: str) -> None:
+def test_no_active_content_is_left(html: str, format: str) -> None:
     if format == "blocks":
         block = {"type": "html", "html": html}
         source, chosen = json.dumps({"version": 1, "blocks": [block]}), MessageFormat.BLOCKS
@@ -179,7 +179,7 @@ def test_templates_in_html_have_no_scripts() -> None:
     ]
 
 
-def test_mails_in_mjml_load_nothing_from_the_own_machine() -> None:
+def test_emails_in_mjml_load_nothing_from_the_readers_machine() -> None:
     head = '<mj-head><mj-font name="X" href="http://127.0.0.1/font.css" /></mj-head>'
     source = SECTION.format(
         '<mj-image src="http://127.0.0.1/a.png" /><mj-text font-family="X">words</mj-text>'

@@ -127,7 +127,7 @@ async def test_a_process_that_exceeds_the_drain_limit_is_killed() -> None:
     assert pool.breaker.state(clock.now) is BreakerState.CLOSED
 
 
-async def test_a_process_that_takes_too_long_is_killed_and_that_is_no_crash() -> None:
+async def test_a_process_that_takes_too_long_is_killed_and_that_is_not_a_crash() -> None:
     app = App(
         "/shop", handler="m:f", max_processes=1, concurrency=2, handler_timeout=timedelta(seconds=5)
     )
@@ -256,7 +256,7 @@ async def test_an_idle_process_just_stops_if_another_one_can_take_the_next_messa
     assert len(launcher.workers) == 2
 
 
-async def test_a_message_in_quarantine_has_a_process_of_its_own_and_harms_nobody() -> None:
+async def test_a_message_in_quarantine_has_a_separate_process_and_harms_no_other_message() -> None:
     pool, launcher, owner, clock = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()
@@ -337,7 +337,7 @@ async def test_a_launch_that_fails_in_any_way_leaves_no_process() -> None:
     assert len(launcher.workers) == 1
 
 
-async def test_what_had_begun_when_a_process_died_failed_and_the_rest_did_not() -> None:
+async def test_messages_that_had_begun_when_a_process_died_failed_and_the_others_did_not() -> None:
     pool, launcher, owner, clock = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()
@@ -417,7 +417,7 @@ async def test_a_machine_that_does_not_fork_is_asked_again_later() -> None:
     assert pool.crashes == 0, "it is not the application's fault"
 
 
-async def test_a_process_stopped_from_outside_gets_no_more_messages_and_is_no_crash() -> None:
+async def test_a_process_stopped_from_outside_gets_no_more_messages_and_is_not_a_crash() -> None:
     pool, launcher, owner, _ = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()

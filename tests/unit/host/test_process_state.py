@@ -37,7 +37,7 @@ def test_every_state_that_is_not_an_end_leads_to_one_and_ends_lead_nowhere() -> 
         TRANSITIONS[ProcessState.STOPPED, ProcessEvent.REPORTED_READY]
 
 
-def test_a_process_that_ends_unasked_has_crashed_and_one_that_drains_has_stopped() -> None:
+def test_a_process_that_exits_unasked_has_crashed_and_one_that_drains_has_stopped() -> None:
     process = ready(App("/shop", handler="m:f"))
     process.happened(ProcessEvent.ENDED_WELL, 1.0)
     assert process.state is ProcessState.CRASHED
@@ -71,7 +71,7 @@ def test_a_process_that_says_it_is_busy_is_not_idle() -> None:
     assert process.idle_for(100.0) == 0.0
 
 
-def test_it_is_worn_by_age_number_memory_and_a_changed_configuration() -> None:
+def test_it_is_replaced_by_age_number_memory_and_a_changed_configuration() -> None:
     app = App("/shop", handler="m:f")
     process = ready(app)
     process.pid = os.getpid()

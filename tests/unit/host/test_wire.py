@@ -57,7 +57,7 @@ def test_frames_from_a_worker_are_decoded_as_they_were_encoded() -> None:
 @pytest.mark.parametrize(
     "garbage", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02hi", b"\x00\x00\x00\x01\xc1"]
 )
-def test_what_is_no_frame_is_refused(garbage: bytes) -> None:
+def test_an_invalid_frame_is_refused(garbage: bytes) -> None:
     with pytest.raises(Garbled):
         list(frames_from_worker().feed(garbage))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.brand import Brand
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens

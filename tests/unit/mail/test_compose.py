@@ -126,7 +126,7 @@ def neutral(made: Mailing, address: str, guid: str) -> bytes:
     return raw.replace(address.encode(), b"ADDRESS").replace(guid.encode(), b"GUID")
 
 
-def test_the_same_mail_is_the_same_bytes_however_often_made() -> None:
+def test_the_same_email_is_the_same_bytes_however_often_it_is_composed() -> None:
     assert mailing(html="a", text="é").mail(recipient()) == mailing(html="a", text="é").mail(
         recipient()
     )
@@ -210,7 +210,7 @@ FOOTER = re.compile(
         ("{{ email }}<body>", "</body>\n"),
     ],
 )
-def test_a_footer_with_the_link_is_put_where_readers_see_it(before: str, after: str) -> None:
+def test_a_footer_with_the_link_is_put_where_recipients_see_it(before: str, after: str) -> None:
     (html,) = bodies(parse(mailing(html=before + after).mail(recipient()))).values()
     found = FOOTER.search(html)
     assert found
@@ -275,7 +275,7 @@ def test_splicing_takes_microseconds() -> None:
     assert seconds < 100e-6  # 2 µs on the machine where it was written; a busy one has its time
 
 
-def test_every_kind_of_mail_names_its_sender_and_subject() -> None:
+def test_every_kind_of_email_has_its_sender_and_subject() -> None:
     assert mailing(subject="Hi {{ email }}").subject == "Hi {{ email }}"
     assert mailing().from_address == confirmation().from_address == "news@contoso.example"
 
@@ -311,7 +311,7 @@ def test_the_postal_address_is_in_every_body_as_it_was_written(body: str) -> Non
     assert html.index(HTML_URL) < html.index("Contoso &amp;")
 
 
-def test_a_list_without_a_postal_address_has_no_more_in_its_mails_than_before() -> None:
+def test_a_list_without_a_postal_address_adds_nothing_to_its_emails() -> None:
     with_link = parse(mailing(text=LEAVE, html=LEAVE).mail(recipient()))
     assert bodies(with_link) == {"text/plain": f"{URL}\n", "text/html": f"{HTML_URL}\n"}
 

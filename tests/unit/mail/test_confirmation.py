@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.appearance import Colour, contrast
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.appearance import Colour, contrast
+from postroom.domain.audience.lists.brand import Brand
+from postroom.domain.audience.lists.lists import ListName
 from postroom.mail.system_mail import compile_changes
 from postroom.translations import Translator
 from tests.unit.mail.mailings import DATE, GUID, confirmation, recipient
@@ -18,7 +18,7 @@ from tests.unit.mail.strict import bodies, parse, read_headers
 LINK = f"https://lists.example.com/confirm?id={GUID}&listName=contoso1"
 
 
-def test_the_headers_are_those_of_an_automatic_answer() -> None:
+def test_the_headers_are_those_of_an_automatic_reply() -> None:
     headers = read_headers(confirmation().mail(recipient()))
     assert headers["auto-submitted"] == b"auto-generated"
     assert headers["subject"] == b"Please confirm your subscription to Contoso news"
@@ -90,6 +90,14 @@ def test_the_brand_is_in_both_bodies() -> None:
     [colour] = set(re.findall(r'class="link"[^>]*style="color:(#\w{6})', document))
     assert contrast(Colour(colour), Colour("#f6f4ef")) >= 4.5
     assert ".link { color: #ffd400 !important; }" in document
+
+
+def test_the_logo_of_the_list_is_shown_if_subscribers_can_load_it() -> None:
+    brand = Brand(logo="contoso1,3f09.png")
+    document = bodies(parse(confirmation(brand=brand).mail(recipient())))["text/html"]
+    [logo] = re.findall(r'<img src="([^"]*)" alt=""[^>]*>Contoso news', document)
+    assert logo == "https://lists.example.com/logo/contoso1?v=3f09"
+    assert ">C</span>" not in document, "the initial stands for a logo"
 
 
 def test_the_email_says_how_it_is_to_be_shown() -> None:

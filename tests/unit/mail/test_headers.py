@@ -201,8 +201,8 @@ def test_a_list_id_stays_within_its_limit() -> None:
         "https://example.com/" + "a" * 600,
     ],
 )
-def test_a_base_url_that_cannot_be_one_is_refused(base_url: str) -> None:
-    with pytest.raises(Invalid, match="base_url: must be like https://"):
+def test_an_invalid_base_url_is_refused(base_url: str) -> None:
+    with pytest.raises(Invalid, match="base_url: must look like https://"):
         mailing(base_url=base_url)
 
 
@@ -256,7 +256,7 @@ def test_feedback_id_names_message_list_and_sender() -> None:
     assert found["feedback-id"] == b"638987654321098765:news.de:bulk:contoso-example"
 
 
-def test_a_list_adds_headers_of_its_own() -> None:
+def test_a_list_adds_its_own_headers() -> None:
     made = mailing(headers="X-Campaign: Frühling\nX-SES-CONFIGURATION-SET: news")
     found = parse(made.mail(recipient()))
     assert (found["X-Campaign"], found["X-SES-CONFIGURATION-SET"]) == ("Frühling", "news")

@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.ab_tests import (
+from postroom.domain.messages.waves.ab_tests import (
     Criterion,
     VariantFigures,
     chance_of,
@@ -12,7 +12,7 @@ from postroom.domain.messages.ab_tests import (
     parse_wait,
     ranges,
 )
-from postroom.domain.messages.buckets import BUCKETS
+from postroom.domain.messages.waves.buckets import BUCKETS
 
 
 @pytest.mark.parametrize("share", [2, 20, 33, 90])

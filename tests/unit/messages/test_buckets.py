@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from postroom.domain.audience.lists import new_guids
-from postroom.domain.messages.buckets import ALL_BUCKETS, BUCKETS, BucketRange, bucket_of
+from postroom.domain.audience.lists.lists import new_guids
+from postroom.domain.messages.waves.buckets import ALL_BUCKETS, BUCKETS, BucketRange, bucket_of
 
 GUIDS = new_guids(20_000)
 
@@ -19,7 +19,7 @@ def test_shares_have_about_their_size_and_do_not_overlap() -> None:
     assert counts.total() == len(GUIDS)
 
 
-def test_a_bucket_stays_and_another_key_shuffles_everybody_again() -> None:
+def test_a_bucket_stays_and_another_key_shuffles_everyone_again() -> None:
     first = [bucket_of("1", guid) for guid in GUIDS]
     assert first == [bucket_of("1", guid) for guid in GUIDS]
     same = sum(a == b for a, b in zip(first, (bucket_of("2", guid) for guid in GUIDS), strict=True))

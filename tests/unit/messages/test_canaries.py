@@ -5,16 +5,16 @@ from datetime import timedelta
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.buckets import BucketRange
-from postroom.domain.messages.canaries import (
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.waves.buckets import BucketRange
+from postroom.domain.messages.waves.canaries import (
     ONLY_CHOSEN,
     Canary,
     CanaryRules,
     chosen_canary,
     parse_canary,
 )
-from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.waves import ALL_PAGES, PageRun, Waves, runs_of
+from postroom.domain.messages.waves.waves import ALL_PAGES, PageRun, Waves, runs_of
 from postroom.scheduler.waiting_waves import why_stopped
 from postroom.services.audience.suppression.delivery_figures import DeliveryFigures
 

@@ -39,7 +39,7 @@ def test_a_local_time_is_one_moment(day: str, clock: str, zone: str, expected: d
         ("9999-12-31", "23:00", "America/New_York", "out of range"),
     ],
 )
-def test_what_is_no_moment_is_refused_in_one_line(
+def test_an_invalid_time_is_refused_in_one_line(
     day: str, clock: str, zone: str, problem: str
 ) -> None:
     with pytest.raises(Invalid, match=problem):

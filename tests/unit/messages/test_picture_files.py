@@ -141,10 +141,10 @@ def test_what_hides_in_a_picture_is_not_stored(polyglot: bytes) -> None:
         (b"BM" + bytes(100), "must be a JPEG"),
         (picture("PNG", (400, 400), (9, 9, 9))[:-60], "is damaged"),
         (picture("JPEG", (400, 400))[:700], "is damaged"),
-        (bytes(5_000_001), "must have at most 5,000,000 bytes, not 5,000,001"),
+        (bytes(5_000_001), "must be at most 5,000,000 bytes, not 5,000,001"),
     ],
 )
-def test_what_is_no_picture_is_refused(data: bytes, problem: str) -> None:
+def test_a_file_that_is_not_a_picture_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(Invalid) as refused:
         encode_again(data)
     assert refused.value.field == "file"

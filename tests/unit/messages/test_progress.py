@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.services.audience.bounces.providers.amazon_ses import AmazonSes
 from postroom.services.audience.bounces.providers.hook_requests import (
     HookRefused,
@@ -174,6 +174,7 @@ async def test_ses_confirms_a_subscription_only_at_amazon() -> None:
     ("bounce_type", "subtype", "reply", "kind"),
     [
         ("Permanent", "NoEmail", "", "gone"),
+        ("Permanent", "UnsubscribedRecipient", "", "unknown"),
         ("Transient", "MailboxFull", "", "full"),
         ("Transient", "MessageTooLarge", "", "content"),
         ("Transient", "General", "", "temporary"),
@@ -246,6 +247,19 @@ async def test_sendgrid_verifies_the_signature_and_reads_every_event() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("classification", "kind"),
+    [("Invalid Address", "gone"), ("Unclassified", "temporary"), ("Technical", "temporary")],
+)
+def test_a_domain_without_mail_servers_is_not_our_reputation(
+    classification: str, kind: str
+) -> None:
+    reason = "unable to get mx info: failed to get IPs from PTR record: unrecognized address"
+    event = {"event": "bounce", "type": "blocked", "email": "a@b.example", "reason": reason}
+    found = kinds(HOOKS[BounceSource.SENDGRID], {**event, "bounce_classification": classification})
+    assert found == [("a@b.example", kind, False)]
+
+
 # -- Mailgun --------------------------------------------------------------------------------------
 
 
@@ -305,7 +319,7 @@ def test_mailgun_events_have_the_right_kind(event: dict[str, Any], kind: str) ->
     assert found[:2] == ("alice@example.com", kind)
 
 
-def test_a_delay_is_no_bounce() -> None:
+def test_a_delay_is_not_a_bounce() -> None:
     status = {"code": 452, "message": "4.2.2 Mailbox full"}
     delayed = mailgun("1", severity="temporary", **{"delivery-status": status})
     assert kinds(HOOKS[BounceSource.MAILGUN], delayed) == []
@@ -356,7 +370,7 @@ SPARKPOST = [
     {"msys": {}},
 ]
 # learn.microsoft.com/azure/event-grid/communication-services-email-events
-AZURE = [
+AZURE: list[dict[str, Any]] = [
     {
         "id": "00000000-0000-0000-0000-000000000000",
         "subject": "sender/senderid@azure.com/message/00000000-0000-0000-0000-000000000000",
@@ -373,11 +387,26 @@ AZURE = [
         "eventTime": "2020-09-18T00:22:20Z",
     }
 ]
+# The same in the schema of CloudEvents, one event per request
+AZURE_CLOUD_EVENT = {
+    "id": "00000000-0000-0000-0000-000000000000",
+    "source": "/subscriptions/00000000-0000-0000-0000-000000000000",
+    "type": "Microsoft.Communication.EmailDeliveryReportReceived",
+    "time": "2020-09-18T00:22:20Z",
+    "specversion": "1.0",
+    "data": {
+        **AZURE[0]["data"],
+        "status": "FilteredSpam",
+        "deliveryStatusDetails": {"statusMessage": ""},
+        "deliveryAttemptTimestamp": "2020-09-18T00:22:20.2855749+00:00",
+    },
+}
 SHARED = [
     (BounceSource.POSTMARK, POSTMARK, ("john@example.com", "gone", True)),
     (BounceSource.BREVO, BREVO, ("example@domain.com", "temporary", False)),
     (BounceSource.SPARKPOST, SPARKPOST, ("recipient@example.com", "gone", True)),
     (BounceSource.AZURE, AZURE, ("receiver@azure.com", "gone", True)),
+    (BounceSource.AZURE, AZURE_CLOUD_EVENT, ("receiver@azure.com", "content", False)),
 ]
 
 

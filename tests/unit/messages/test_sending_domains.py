@@ -20,7 +20,7 @@ from postroom.services.messages.domains.record_findings import DnsRecord, Record
 from postroom.services.messages.domains.spf import check_spf
 from postroom.storage import open_store
 from tests.services.dns_server import running_dns_server
-from tests.services.recording_smtp import running_recording_smtp
+from tests.services.mail.recording_smtp import running_recording_smtp
 
 
 def test_the_walk_goes_up_to_the_last_label_with_a_short_cut() -> None:
@@ -42,6 +42,8 @@ def test_the_walk_goes_up_to_the_last_label_with_a_short_cut() -> None:
         ({"b.contoso.com": "v=DMARC1; p=none", "contoso.com": "v=DMARC1;p=none"}, "contoso.com"),
         ({"contoso.com": "v=DMARC1; p=none", "com": "v=DMARC1; p=none; psd=y"}, "contoso.com"),
         ({"com": "v=DMARC1; p=none; psd=y"}, "com"),
+        # Neither the domain itself nor its organisation, contoso.com, has one.
+        ({"b.contoso.com": "v=DMARC1; p=none", "com": "v=DMARC1; p=none; psd=y"}, "com"),
         ({"contoso.com": "v=DMARC1; p=none; psd=n", "com": "v=DMARC1; p=none"}, "contoso.com"),
         ({"contoso.com": "v=DMARC2; p=none"}, None),
         ({}, None),
@@ -92,9 +94,9 @@ async def test_problems_of_a_domain_are_reported(tmp_path: Path) -> None:
         ("v=spf1 ip4:198.51.100.1 -all", "wrong", "it does not allow 192.0.2.1"),
         ("v=spf1 -ip4:192.0.2.1 ip4:192.0.2.0/24 -all", "wrong", "does not allow"),
         ("v=spf1 include:missing.example.net -all", "wrong", "has no SPF records"),
-        ("v=spf1 ip4:nonsense -all", "wrong", "nonsense is no network"),
+        ("v=spf1 ip4:nonsense -all", "wrong", "nonsense is not a network"),
         ("v=spf1 include:loop.example.net -all", "wrong", "DNS lookups"),
-        ("v=spf1 +all", "weak", "allows everybody"),
+        ("v=spf1 +all", "weak", "allows everyone"),
         (f"v=spf1 {'a:mail.contoso.com ' * 11}-all", "wrong", "more DNS lookups than allowed"),
     ],
     ids=lambda value: None if isinstance(value, str) and " " in value else value,
@@ -179,7 +181,8 @@ async def test_everything_about_a_domain_is_found(tmp_path: Path) -> None:
     [
         ("v=DMARC1; p=reject; pct=50", "pct no longer counts", "v=DMARC1; p=reject"),
         ("v=DMARC1; p=all", "the policy 'all' is unknown", "v=DMARC1; p=none"),
-        ("v=DMARC1; p=reject; t=y", "in test mode", "v=DMARC1; p=reject"),
+        ("v=DMARC1; p=reject; t=y", "reject counts as quarantine", "v=DMARC1; p=reject"),
+        ("v=DMARC1; p=quarantine; t=y", "quarantine counts as none", "v=DMARC1; p=quarantine"),
     ],
 )
 async def test_a_dmarc_finding_shows_the_record_to_publish_instead(

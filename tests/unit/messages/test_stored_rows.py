@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from postroom.domain.audience.brand import Brand
-from postroom.domain.audience.lists import PROPERTIES
+from postroom.domain.audience.lists.brand import Brand
+from postroom.domain.audience.lists.lists import PROPERTIES
 from postroom.services import entities
 from postroom.services.messages.message_entities import message_entity, message_from
 from postroom.storage import Entity, Value

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.warm_up import (
+from postroom.domain.messages.delivery.warm_up import (
     WarmUpPlan,
     last_day,
     parse_volumes,

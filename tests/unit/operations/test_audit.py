@@ -12,15 +12,15 @@ def output(*dependencies: object) -> str:
     return json.dumps({"dependencies": dependencies, "fixes": []})
 
 
-def test_nothing_known_is_good() -> None:
+def test_no_findings_mean_that_all_is_well() -> None:
     clean = "No known vulnerability in any of the packages (1 audited)."
     assert verdict(output(FINE), "") == (CLEAN, clean)
 
 
-def test_a_vulnerability_is_named_with_the_version_that_mends_it() -> None:
+def test_a_vulnerability_is_named_with_the_version_that_fixes_it() -> None:
     status, text = verdict(output(FINE, {"name": "jinja2", "version": "3.1", "vulns": [KNOWN]}), "")
     assert status == VULNERABLE
-    assert "jinja2 3.1: GHSA-xxxx, mended in 3.1.7" in text
+    assert "jinja2 3.1: GHSA-xxxx, fixed in 3.1.7" in text
 
 
 def test_without_the_advisory_database_it_says_that_nothing_was_audited() -> None:

@@ -1,12 +1,14 @@
 """Settings: which of several counts, what is refused, what is shown."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from postroom.domain.units import parse_duration
-from postroom.settings import SETTINGS, SettingError, load_settings
+from postroom.hosted import worker_environment
+from postroom.settings import SETTINGS, Setting, SettingError, load_settings, with_option
 from postroom.storage import opening
 
 
@@ -29,7 +31,7 @@ def test_an_option_beats_the_environment_beats_the_file_beats_the_default(tmp_pa
     assert settings.found["retry_first"].origin == "default"
 
 
-def test_every_default_can_be_understood_and_every_setting_is_explained(tmp_path: Path) -> None:
+def test_every_default_is_valid_and_every_setting_is_explained(tmp_path: Path) -> None:
     load_settings({}, tmp_path)
     assert all(setting.help.endswith(".") for setting in SETTINGS)
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
@@ -128,6 +130,16 @@ def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
             "rate_per_domain for b.com must be between 0.01 and 100000 emails per second, not 0",
         ),
         ("SECRET_KEY", "short", "secret_key must have at least 32 characters, not 5"),
+        (
+            "BREVO_WEBHOOK_SECRET",
+            "with spaces between",
+            "brevo_webhook_secret must have neither spaces nor control characters, not '●●●●●●'",
+        ),
+        (
+            "ALERT_WEBHOOK",
+            "hooks.example/secret",
+            "alert_webhook must start with http:// or https://, not '●●●●●●'",
+        ),
     ],
 )
 def test_an_error_states_origin_requirement_and_value(
@@ -136,6 +148,46 @@ def test_an_error_states_origin_requirement_and_value(
     with pytest.raises(SettingError) as caught:
         load_settings({f"POSTROOM_{variable}": value}, tmp_path)
     assert str(caught.value) == f"POSTROOM_{variable}: {error}"
+
+
+_WRONG = (
+    "no-such-thing",
+    "-1",
+    "99999999999",
+    "5 days",
+    "a b@c",
+    "10.0.0.1/99",
+    "1e999",
+    "x" * 5000,
+)
+_ANY_TEXT = {
+    "azure_connection_string",
+    "bind",
+    "data",
+    "inbound_bind",
+    "inbound_certificate",
+    "inbound_key",
+    "mailgun_webhook_key",
+    "sendgrid_api_key",
+    "sendgrid_webhook_key",
+    "ses_topics",
+}
+"""What these name is noticed when it is used."""
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)
+def test_every_error_of_a_setting_states_the_requirement_and_the_value(
+    setting: Setting, tmp_path: Path
+) -> None:
+    problems = []
+    for value in _WRONG:
+        try:
+            load_settings({setting.variable: value}, tmp_path)
+        except SettingError as exc:
+            problems.append(str(exc))
+    assert bool(problems) != (setting.name in _ANY_TEXT)
+    for problem in problems:
+        assert re.match(rf"{setting.variable}: {setting.name} (for \S+ )?must .+, not \S", problem)
 
 
 def test_every_engine_and_transport_is_accepted(tmp_path: Path) -> None:
@@ -197,10 +249,17 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("text", "rate"), [("", None), ("0", None), ("0.0", None), ("2.5", 2.5)])
-def test_no_rate_and_a_rate_of_0_are_no_limit(
+def test_no_rate_and_a_rate_of_0_mean_no_limit(
     text: str, rate: float | None, tmp_path: Path
 ) -> None:
     assert load_settings({}, tmp_path, {"rate": text}).sender.rate == rate
+
+
+def test_an_implied_option_decides_and_reaches_the_workers(tmp_path: Path) -> None:
+    settings = with_option(load_settings({}, tmp_path), "rate", "60", "--demo")
+    assert settings.sender.rate == 60
+    assert settings.found["rate"].is_fixed
+    assert worker_environment(settings)["POSTROOM_RATE"] == "60"
 
 
 def test_rates_by_domain_are_read_with_one_for_the_others(tmp_path: Path) -> None:

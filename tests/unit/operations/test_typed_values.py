@@ -49,7 +49,7 @@ def test_what_is_shown_is_read_as_the_same_value(value: Value) -> None:
         ("", ""),
     ],
 )
-def test_what_is_no_such_value_is_refused_with_a_hint(kind: str, text: str) -> None:
+def test_a_value_of_the_wrong_kind_is_refused_with_a_hint(kind: str, text: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_value("Age", kind, text)
     assert refused.value.field == "Age"

@@ -161,7 +161,7 @@ def test_durations_are_shown_as_they_are_written(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5 s", "٥s", "1e3s", "9999999999d"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_duration(text)
 

@@ -86,7 +86,7 @@ def test_an_explanation_names_every_candidate_with_its_reason() -> None:
     assert "longer than" in match("x" * 250, ["/"]).reason
 
 
-def test_names_of_subqueues() -> None:
+def test_subqueues_have_suffixes() -> None:
     assert retry_queue("a/b") == "a/b;retry"
     assert poison_queue("a/b") == "a/b;poison"
     assert dead_letter_queue("a/b;poison") == "a/b;dead-letter"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from postroom.domain.messages.adaptive_rates import (
+from postroom.domain.messages.delivery.adaptive_rates import (
     FIRST_RATE,
     FLOOR,
     AdaptiveRate,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.providers import provider_of
+from postroom.domain.messages.delivery.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.faults.refusals import RecentResults, Suspicion
 from postroom.services.messages.sending.holds import (
@@ -105,7 +105,7 @@ def test_a_probe_that_meets_another_fault_changes_the_reason() -> None:
     assert (hold.is_open, hold.reason, hold.reply) == (True, "Wrong password", "535 5.7.8 no")
 
 
-def test_trouble_that_comes_back_soon_is_the_same_trouble() -> None:
+def test_a_fault_that_recurs_soon_is_the_same_fault() -> None:
     first = msgspec.structs.replace(opened(UNREACHABLE, None, NOW), interval=8, reported="lifted")
     lifted = msgspec.structs.replace(first, lifted_at=NOW)
     soon = opened(UNREACHABLE, lifted, NOW + timedelta(minutes=1))

@@ -148,7 +148,7 @@ def test_results_in_a_journal_of_the_first_version_still_count(tmp_path: Path) -
     dead.leave()
 
 
-def test_emails_without_an_answer_are_known(tmp_path: Path) -> None:
+def test_emails_without_a_reply_are_known(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "me")
     journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
     sending = journal.sending(PAGE, [Address(f"{n}é@example.com") for n in range(5)])

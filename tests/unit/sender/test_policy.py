@@ -18,8 +18,8 @@ def after(kind: ResultKind, before: EmailState = UNTRIED, hold: bool = False) ->
     return Judge(NOW, PLAN, when).attempted(Result(kind, "the reply"), before)
 
 
-def tried(tries: int, first_tried_at: datetime, doubts: int = 0) -> EmailState:
-    return EmailState(tries=tries, first_tried_at=first_tried_at, doubts=doubts)
+def tried(tries: int, first_tried_at: datetime, unanswered: int = 0) -> EmailState:
+    return EmailState(tries=tries, first_tried_at=first_tried_at, unanswered=unanswered)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_deferred_email_is_retried_with_growing_pauses() -> None:
     assert state.first_tried_at == NOW - timedelta(minutes=5)
 
 
-def test_a_deferred_email_is_given_up_in_the_end() -> None:
+def test_a_deferred_email_is_given_up_eventually() -> None:
     state = after(ResultKind.DEFERRED, tried(30, NOW - timedelta(days=5)))
     assert state.outcome is EmailOutcome.REFUSED
     assert "given up after 31 attempts" in state.reply
@@ -61,7 +61,7 @@ def test_an_email_in_doubt_is_sent_three_times_at_most() -> None:
     judge = Judge(NOW, PLAN, WhenInDoubt.RESEND)
     state, pauses, outcomes = UNTRIED, [], []
     for _ in range(3):
-        state = judge.doubted("no reply", state)
+        state = judge.unanswered("no reply", state)
         outcomes.append(state.outcome)
         pauses.append(state.next_try_at and (state.next_try_at - NOW).total_seconds())
     assert outcomes == [EmailOutcome.PENDING, EmailOutcome.PENDING, EmailOutcome.IN_DOUBT]
@@ -72,12 +72,12 @@ def test_attempts_with_a_reply_do_not_count_as_copies() -> None:
     assert after(ResultKind.IN_DOUBT, tried(7, NOW)).outcome is EmailOutcome.PENDING
 
 
-def test_the_mark_of_doubt_stays_whatever_comes_next() -> None:
+def test_an_email_that_was_in_doubt_stays_marked_whatever_comes_next() -> None:
     for kind in (ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED):
-        assert after(kind, tried(1, NOW, doubts=1)).was_in_doubt
+        assert after(kind, tried(1, NOW, unanswered=1)).was_in_doubt
 
 
-def test_a_fault_of_the_sender_is_no_attempt_on_the_recipient() -> None:
+def test_a_fault_of_the_sender_is_not_an_attempt_on_the_recipient() -> None:
     state = after(ResultKind.HELD, tried(2, NOW))
     assert state.outcome is EmailOutcome.PENDING
     assert (state.tries, state.first_tried_at, state.reply) == (2, NOW, "the reply")

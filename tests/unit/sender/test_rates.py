@@ -33,13 +33,13 @@ class Line:
         return slots.at - now
 
 
-def test_a_second_s_worth_goes_at_once_and_then_one_each_interval() -> None:
+def test_a_seconds_worth_is_sent_at_once_and_then_one_per_interval() -> None:
     line = Line(10)
     waits = [line.ask(1, START) for _ in range(13)]
     assert waits == pytest.approx([0.0] * 10 + [0.1, 0.2, 0.3], abs=1e-5)
 
 
-def test_a_batch_goes_when_its_last_email_may() -> None:
+def test_a_batch_is_sent_when_its_last_email_may_be() -> None:
     line = Line(10)
     assert line.ask(10, START) == 0.0
     assert line.ask(5, START) == pytest.approx(0.5)
@@ -147,7 +147,7 @@ def test_a_queue_in_which_nobody_is_left_is_forgotten() -> None:
     assert [at - START for _, at in fresh.later] == pytest.approx([61.0])
 
 
-def test_nobody_is_sent_away_for_longer_than_a_quarter_of_an_hour() -> None:
+def test_no_email_comes_back_later_than_in_a_quarter_of_an_hour() -> None:
     admission: RateAdmission | None = None
     for _ in range(50):
         admission = ask(1, 100, admission)

@@ -4,7 +4,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.refs import MessageRef

@@ -67,7 +67,7 @@ def test_a_server_that_becomes_slow_is_given_less_and_then_more_again() -> None:
     assert server.unsent > 10 * PAGE_SIZE
 
 
-def test_pages_that_wait_for_a_last_answer_are_in_nobodys_way() -> None:
+def test_pages_that_wait_for_a_last_reply_do_not_delay_others() -> None:
     server = Server()
     server.unanswered = 10
     server.run(10, 300)

@@ -186,6 +186,6 @@ def test_the_longest_pause_between_looks_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     "query", ["poll=0", "poll=301", "poll=soon", "pole=3", "", "poll=1&poll=2"]
 )
-def test_what_cannot_be_a_pause_is_refused(query: str) -> None:
+def test_an_invalid_pause_is_refused(query: str) -> None:
     with pytest.raises(InvalidStoreUrl, match="poll"):
         without_poll(f"azure://myaccount?{query}")

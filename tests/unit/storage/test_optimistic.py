@@ -43,3 +43,16 @@ async def test_other_errors_are_not_repeated() -> None:
     with pytest.raises(ValueError, match="no"):
         await retry_on_conflict(change, "message", "7")
     assert attempts == 1
+
+
+async def test_a_final_conflict_is_not_repeated() -> None:
+    attempts = 0
+
+    async def change() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise StaleETag("row")
+
+    with pytest.raises(StaleETag):
+        await retry_on_conflict(change, "message", "7", final=StaleETag)
+    assert attempts == 1

@@ -7,7 +7,7 @@ from postroom.errors import PostroomError
 from postroom.storage import errors
 
 
-def test_the_drawing_of_the_error_tree_is_true() -> None:
+def test_the_drawing_of_the_error_tree_is_correct() -> None:
     drawn: dict[str, tuple[str, set[str]]] = {}
     parents: list[str] = []
     for line in (errors.__doc__ or "").splitlines():

@@ -29,7 +29,7 @@ async def test_pieces_have_the_size_but_the_last(parts: list[bytes], pieces: lis
     assert [piece async for piece in in_pieces(of(*parts), 4)] == pieces
 
 
-async def test_text_is_no_blob() -> None:
+async def test_a_blob_cannot_be_text() -> None:
     with pytest.raises(InvalidValue, match="str"):
         async for _ in in_pieces(of(cast(Any, "text"))):
             pass

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.mail.bounces.reading import read_mail
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.bounce_verdicts import judge_mailbox
 from postroom.transport.smtp.replies import NAMED, SmtpStage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
+from tests.unit.transport.test_mailbox_replies import DEAD, OTHERS
 from tests.unit.transport.test_provider_replies import SEEN, STAGES
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -99,6 +100,12 @@ def test_there_are_replies_from_many_bounces() -> None:
 @pytest.mark.parametrize("text", [*REPLIES, *FROM_BOUNCES])
 def test_a_reply_means_the_same_while_sending_and_in_a_bounce(text: str, stage: SmtpStage) -> None:
     _check(text, stage)
+
+
+@pytest.mark.parametrize("stage", sorted(NAMED))
+def test_a_reply_about_a_mailbox_means_the_same(stage: SmtpStage) -> None:
+    for text in (*DEAD, *OTHERS):
+        _check(text, stage)
 
 
 @pytest.mark.parametrize(

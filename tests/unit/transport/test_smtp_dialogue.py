@@ -7,7 +7,7 @@ from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import MOST_ATTEMPTS, Backlog, SmtpBatch
 from postroom.transport.smtp.dialogue import PIECE, Dialogue
 from postroom.transport.smtp.replies import Extensions
-from tests.services.plain_mailing import Notes, PlainMailing, recipients
+from tests.services.mail.plain_mailing import Notes, PlainMailing, recipients
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
@@ -357,7 +357,7 @@ def test_421_to_a_command_gives_the_email_to_another_connection(count: int) -> N
     assert talk.backlog.size == 1
 
 
-def test_421_that_blames_the_sender_is_no_reason_to_try_again() -> None:
+def test_421_that_blames_the_sender_is_not_a_reason_to_try_again() -> None:
     talk = Talk("a", "b")
 
     talk.heard(b"250 ok\r\n421 4.7.0 unusual rate of mail\r\n")
@@ -378,7 +378,7 @@ def test_421_to_the_content_defers_it_and_gives_back_the_next() -> None:
     assert talk.hung_up
 
 
-def test_words_on_an_idle_connection_end_it() -> None:
+def test_unexpected_data_on_an_idle_connection_closes_it() -> None:
     talk = Talk("a")
     talk.heard(OPEN)
     talk.heard(b"250 kept\r\n")
@@ -392,7 +392,7 @@ def test_words_on_an_idle_connection_end_it() -> None:
 @pytest.mark.parametrize(
     "heard", [b"354 go\r\n", b"250 a\r\n354 b\r\n", b"250 a\r\n250 b\r\n250 c\r\n", b"x\r\n"]
 )
-def test_a_server_out_of_step_is_left(heard: bytes) -> None:
+def test_a_server_whose_replies_are_out_of_step_is_abandoned(heard: bytes) -> None:
     talk = Talk("a")
 
     talk.heard(heard)
@@ -435,7 +435,7 @@ def test_after_garbage_a_reply_that_may_belong_to_another_email_is_not_used() ->
     assert talk.hung_up
 
 
-def test_a_large_mail_is_written_as_the_connection_takes_it() -> None:
+def test_a_large_email_is_written_as_the_connection_takes_it() -> None:
     talk = Talk("a", "b", size=3 * PIECE)
     talk.pauses = True
 
@@ -453,7 +453,7 @@ def test_a_large_mail_is_written_as_the_connection_takes_it() -> None:
     assert talk.said == envelope("a") + talk.content("a") + envelope("b")
 
 
-def test_a_large_mail_that_is_not_written_out_leaves_no_doubt() -> None:
+def test_a_large_email_that_is_not_completely_written_is_not_in_doubt() -> None:
     talk = Talk("a", size=3 * PIECE)
     talk.pauses = True
     talk.heard(OPEN)
@@ -467,7 +467,7 @@ def test_a_large_mail_that_is_not_written_out_leaves_no_doubt() -> None:
 @pytest.mark.parametrize(
     ("reply", "kind"), [(b"552 5.2.3 too large\r\n", HELD), (b"451 4.3.1 full\r\n", DEFERRED)]
 )
-def test_a_large_mail_may_be_refused_in_its_middle(reply: bytes, kind: ResultKind) -> None:
+def test_a_large_email_may_be_refused_in_its_middle(reply: bytes, kind: ResultKind) -> None:
     talk = Talk("a", size=3 * PIECE)
     talk.pauses = True
     talk.heard(OPEN)
@@ -547,7 +547,7 @@ def test_an_address_that_needs_smtputf8_is_refused_where_it_is_not_offered() -> 
     assert b"RCPT TO:<a@xn--bcher-kva.example>" in talk.said
 
 
-def test_a_sender_that_needs_smtputf8_is_to_blame_where_it_is_not_offered() -> None:
+def test_a_sender_that_needs_smtputf8_holds_the_message_where_it_is_not_offered() -> None:
     talk = Talk("a", sender="jürgen@example.com")
 
     assert talk.kinds == {0: HELD}
@@ -560,7 +560,7 @@ def test_an_address_that_could_end_the_command_never_leaves() -> None:
     assert talk.kinds == {0: REFUSED}
 
 
-def test_a_mail_that_cannot_be_composed_holds_nobody_else_up() -> None:
+def test_an_email_that_cannot_be_composed_holds_nobody_else_up() -> None:
     class Broken(PlainMailing):
         def wire(self, recipient: Recipient) -> bytes:
             raise ValueError("no such field")
@@ -591,7 +591,7 @@ def test_a_retired_dialogue_finishes_and_takes_no_more() -> None:
 
 @pytest.mark.parametrize("usual_before", [0, 1, 2])
 @pytest.mark.parametrize("last", [b"354 go\r\n", b"554 no\r\n"])
-def test_a_refused_recipient_among_usual_answers_gets_nothing(
+def test_a_refused_recipient_among_usual_replies_gets_nothing(
     usual_before: int, last: bytes
 ) -> None:
     talk = Talk("a", "b", "c", "d")
@@ -606,7 +606,7 @@ def test_a_refused_recipient_among_usual_answers_gets_nothing(
 
 
 @pytest.mark.parametrize("usual_before", [0, 1])
-def test_a_refused_sender_among_usual_answers_sends_nothing(usual_before: int) -> None:
+def test_a_refused_sender_among_usual_replies_sends_nothing(usual_before: int) -> None:
     talk = Talk("a", "b", "c", "d")
     talk.heard(OPEN)
     for _ in range(usual_before):
@@ -624,7 +624,7 @@ def test_a_refused_sender_among_usual_answers_sends_nothing(usual_before: int) -
         b"250-kept\r\n250 s\r\n250 r\r\n354 go\r\n",
     ],
 )
-def test_what_only_looks_usual_is_read_word_for_word(answer: bytes) -> None:
+def test_a_reply_that_only_looks_usual_is_parsed_completely(answer: bytes) -> None:
     talk = Talk("a", "b", "c")
     talk.heard(OPEN)
     said = talk.heard(answer)

@@ -41,7 +41,7 @@ def test_the_start_of_a_reply_is_not_silence() -> None:
     ],
     ids=["endless line", "long line", "endless reply", "http", "empty line", "tls alert"],
 )
-def test_what_is_no_reply_ends_the_reading(data: bytes) -> None:
+def test_what_is_not_a_reply_ends_the_reading(data: bytes) -> None:
     reader = ReplyReader()
 
     assert reader.feed(data) == []
@@ -83,6 +83,6 @@ def test_odd_offers_are_read(line: str, offers: Extensions) -> None:
     assert parse_extensions(["mx.test", line]) == offers
 
 
-def test_a_greeting_is_no_offer() -> None:
+def test_a_greeting_is_not_an_offer() -> None:
     assert parse_extensions(["PIPELINING"]) == Extensions()
     assert str(parse_extensions([])) == "no extensions"

@@ -42,11 +42,11 @@ def test_a_reply_is_read(text: str, code: int, status: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "25 Ok", "2500 Ok", "99 x", "150 x", "650 x", "25x"])
-def test_what_is_no_reply_is_not_taken_for_one(text: str) -> None:
+def test_what_is_not_a_reply_is_not_taken_for_one(text: str) -> None:
     assert parse_reply([text.encode()]) is None
 
 
-def test_bytes_that_are_no_utf8_do_no_harm() -> None:
+def test_bytes_that_are_not_utf8_do_no_harm() -> None:
     found = parse_reply([b"550 \xff\xfe"])
 
     assert found is not None
@@ -65,7 +65,7 @@ def test_2xx_accepts_only_the_mail_itself(stage: SmtpStage) -> None:
 
 
 @pytest.mark.parametrize("stage", list(SmtpStage))
-def test_an_unexpected_reply_leaves_only_the_mail_in_doubt(stage: SmtpStage) -> None:
+def test_an_unexpected_reply_leaves_only_the_email_in_doubt(stage: SmtpStage) -> None:
     result = judge(stage, reply("354 go on"))
 
     assert result.kind is (IN_DOUBT if stage is SmtpStage.CONTENT else HELD)

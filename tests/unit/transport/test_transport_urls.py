@@ -58,7 +58,7 @@ def test_sendgrid_without_a_key_says_what_to_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["SG.a\r\nX: y", "SG.gehe im", "SG.ü"])
-def test_a_key_that_is_none_is_not_repeated(key: str, tmp_path: Path) -> None:
+def test_a_malformed_key_is_not_repeated(key: str, tmp_path: Path) -> None:
     with pytest.raises(TransportError) as caught:
         open_transport("sendgrid://", folder=tmp_path, setting=lambda _: key)
 

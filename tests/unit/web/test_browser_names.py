@@ -1,6 +1,6 @@
 import pytest
 
-from postroom.web.rendering.browser_names import browser_name
+from postroom.web.rendering.templating import browser_name
 
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/142.0 Safari/537.36"
 

@@ -61,7 +61,7 @@ def test_the_area_below_the_line_is_filled_only_from_zero(*, lowest: int, is_fil
     assert bool(chart.area) is is_filled
 
 
-def test_one_point_is_no_line_and_neither_is_nobody() -> None:
+def test_one_point_is_not_a_line_and_neither_is_an_empty_list() -> None:
     assert growth_chart(Curve([GrowthPoint(NOON, 1, 1)])) is None
     nobody = [GrowthPoint(NOON + timedelta(hours=n), 0, 0) for n in range(3)]
     assert growth_chart(Curve(nobody)) is None

@@ -23,6 +23,6 @@ def test_errors_on_pages_name_statuses_as_pages_do() -> None:
     assert with_status_labels(text) == expected
 
 
-def test_apostrophes_on_pages_are_typographic_and_quotes_stay() -> None:
+def test_apostrophes_and_quotes_on_pages_are_typographic() -> None:
     text = "The mail server's reply was 'no', not 'yes'"
-    assert typographic(text) == "The mail server’s reply was 'no', not 'yes'"
+    assert typographic(text) == "The mail server’s reply was “no”, not “yes”"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.presets import PRESETS
 from postroom.services.accounts.users import Role
 from postroom.web.admin.operations.search import _ACTIONS

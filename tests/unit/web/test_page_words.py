@@ -12,7 +12,9 @@ from postroom.web.rendering.templating import sentence
     [
         ("is not an address", "The address is not an address."),
         ("must not be empty", "The address must not be empty."),
-        ("there is no list 'x'", "There is no list 'x'."),
+        ("there is no list 'x'", "There is no list “x”."),
+        ("must be '_', '-' or '.'", "The address must be “_”, “-” or “.”."),
+        ("isn't one of Ann's", "Isn't one of Ann's."),
         ("choose a time zone from the list", "Choose a time zone from the list."),
         ("The password is wrong.", "The password is wrong."),
         ("line 2: is a quote missing?", "Line 2: is a quote missing?"),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from postroom.web.rendering.times import ago, exact, upcoming
+from postroom.web.rendering.times import ago, exact, is_near, upcoming
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -32,6 +32,7 @@ def test_an_attempt_that_is_due_happens_now(seconds: float, shown: str) -> None:
 )
 def test_near_moments_are_relative_and_others_dates(passed: timedelta, shown: str) -> None:
     assert ago(NOW - passed, NOW) == shown
+    assert is_near(NOW - passed, NOW) is (not shown[0].isdigit() or "ago" in shown)
 
 
 def test_the_exact_time_is_in_utc_for_browsers_without_scripts() -> None:

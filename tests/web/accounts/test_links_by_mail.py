@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.services.accounts.users import Role
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import until
 from tests.web.site import PASSWORD, Site, running_site
 

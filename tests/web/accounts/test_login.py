@@ -35,7 +35,7 @@ async def is_in(visitor: Visitor) -> bool:
     return (await visitor.get("/account")).status_code == 200
 
 
-async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -> None:
+async def test_the_printed_link_creates_the_first_administrator_once(site: Site) -> None:
     visitor = site.visitor()
     assert "There are no accounts yet" in (await visitor.get("/login")).text
     token = setup_link(site.context).partition("token=")[2]
@@ -59,6 +59,16 @@ async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -
     response = await again.post("/setup", {**data, "password": PASSWORD})
     assert "already set up" in await again.said(response)
     assert len(await site.services.users.all()) == 1
+
+
+async def test_the_first_administrator_of_a_store_with_lists_is_not_told_to_create_one(
+    site: Site,
+) -> None:
+    await site.services.lists.create("news", "News", "news@example.com")
+    token = setup_link(site.context).partition("token=")[2]
+    visitor = site.visitor()
+    made = await visitor.post("/setup", {"token": token, "email": ANN, "password": PASSWORD})
+    assert await visitor.said(made) == "Welcome to Postroom."
 
 
 async def test_a_login_leads_to_the_requested_page(site: Site) -> None:
@@ -308,7 +318,7 @@ async def test_logging_out_clears_what_the_browser_stored(site: Site) -> None:
     assert (await visitor.get("/lists")).headers["location"].startswith("/login")
 
 
-async def test_entering_by_a_link_ends_the_session_that_the_browser_had(site: Site) -> None:
+async def test_logging_in_by_a_link_ends_the_session_that_the_browser_had(site: Site) -> None:
     visitor = await site.user(Role.ADMINISTRATOR)
     before = visitor.session
     token = await site.services.access_links.invite("eve@example.org", Role.EDITOR, "ann")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS, ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.accounts.users import Role
 from tests.web.site import Site, Visitor, problem_in
 
@@ -102,7 +102,7 @@ async def test_a_key_is_limited_to_lists(site: Site) -> None:
     assert (await admin.get("/keys/details", params={"id": "nope"})).status_code == 404
 
 
-async def test_many_lists_are_found_by_a_search(site: Site) -> None:
+async def test_a_search_finds_lists_among_many(site: Site) -> None:
     await lists(site, *(f"branch-{number:03}" for number in range(60)))
     admin: Visitor = await site.user()
     await site.user(Role.MEMBER)

@@ -30,7 +30,7 @@ async def join(visitor: Visitor, link: str, password: str = PASSWORD) -> httpx2.
     return await visitor.post("/join", {"token": token, "password": password})
 
 
-async def test_an_invited_user_chooses_a_password_and_is_in(site: Site) -> None:
+async def test_an_invited_user_chooses_a_password_and_is_logged_in(site: Site) -> None:
     admin = await site.user(Role.ADMINISTRATOR)
     data = {"email": "bob@example.org", "role": "editor"}
     link = link_in(await admin.post("/users/invite", data))
@@ -86,7 +86,7 @@ async def test_a_role_changes_at_once_and_there_is_always_an_administrator(site:
     assert what == ["changed the role of user"]
 
 
-async def test_a_removed_user_is_out_at_once(site: Site) -> None:
+async def test_a_removed_user_is_logged_out_immediately(site: Site) -> None:
     admin = await site.user(Role.ADMINISTRATOR)
     bob = await site.user(Role.EDITOR, "bob@example.org")
     question = await admin.get("/users/remove", params={"email": "bob@example.org"})

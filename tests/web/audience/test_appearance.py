@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from postroom.domain.audience.brand import Brand
+from postroom.domain.audience.lists.brand import Brand
 from postroom.services.accounts.users import Role
 from tests.unit.audience.test_images import jpeg, png
 from tests.web.site import Site, Visitor
@@ -115,15 +115,15 @@ async def test_a_logo_is_uploaded_shown_replaced_and_removed(site: Site, editor:
         assert (await visitor.get(nothing)).status_code == 404
 
 
-async def test_errors_are_shown_beside_the_field_and_nothing_is_saved(
+async def test_errors_are_shown_next_to_the_field_and_nothing_is_saved(
     site: Site, editor: Visitor
 ) -> None:
     before = await site.services.lists.get("garden")
     for page, field, value, problem in (
         (BRAND, "colour", "red;}", "must be a colour such as #1d5fbf"),
         (BRAND, "font", "Comic Sans", "must be one of sans, humanist, serif, mono"),
-        (BRAND, "website", "javascript:alert(1)", "must be like https://www.example.com"),
-        (BRAND, "social_links", "https://a@b.example", "must be like https://www.example.com"),
+        (BRAND, "website", "javascript:alert(1)", "must look like https://www.example.com"),
+        (BRAND, "social_links", "https://a@b.example", "must look like https://www.example.com"),
         (BRAND, "footer_text", "x" * 501, "at most 500 characters"),
         (PAGE, "signup_text", "x" * 2001, "at most 2000 characters"),
         (PAGE, "welcome_text", "a\u202eb", "U+202E"),

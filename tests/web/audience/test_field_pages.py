@@ -75,7 +75,7 @@ async def test_a_field_is_added_with_everything_that_it_can_have(
         ({"label_de": "a\u202eb"}, "contains a character that is not allowed"),
     ],
 )
-async def test_a_mistake_is_shown_beside_its_input_and_nothing_is_lost(
+async def test_a_mistake_is_shown_next_to_its_input_and_nothing_is_lost(
     site: Site, editor: Visitor, given: dict[str, str], words: str
 ) -> None:
     answer = await editor.post(f"{HERE}/field", form(label_en="My label", **given))
@@ -107,7 +107,7 @@ async def test_renaming_keeps_values_and_changes_segments(site: Site, editor: Vi
     assert (await services.segments.preview("news", 'town starts with "City"')).count == 125
 
 
-async def test_an_interrupted_renaming_hides_nothing_and_can_be_resumed(
+async def test_an_interrupted_rename_hides_nothing_and_can_be_resumed(
     site: Site, editor: Visitor
 ) -> None:
     services = site.services
@@ -127,7 +127,7 @@ async def test_an_interrupted_renaming_hides_nothing_and_can_be_resumed(
     assert "are being renamed" not in (await editor.get(f"{HERE}/fields")).text
 
 
-async def test_somebody_elses_change_is_shown_beside_ones_own(site: Site, editor: Visitor) -> None:
+async def test_someone_elses_change_is_shown_next_to_ones_own(site: Site, editor: Visitor) -> None:
     await site.services.fields.declare("news", [Field("city")])
     page = (await editor.get(f"{HERE}/field?field=city")).text
     before = unescape(re.findall(r'name="before" value="([^"]*)"', page)[0])

@@ -14,13 +14,14 @@ import pytest
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.list_rights import ALL_RIGHTS
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.accounts.users import Role
 from postroom.services.audience.files import reading_ahead
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.web.background import ImportRun, Stage
-from tests.integration.usecases.audience.test_other_tools import mailchimp
+from postroom.services.audience.files.runs.import_states import Stage
+from postroom.services.audience.files.runs.running_import import ImportRun
+from tests.integration.usecases.audience.imports.test_other_tools import mailchimp
 from tests.web.site import Site, Visitor
 from tests.web.test_list_rights import member
 
@@ -122,7 +123,9 @@ async def test_an_import_resubscribes_people_only_if_the_form_says_so(
     assert not (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
 
-async def test_a_file_that_is_none_is_refused_in_one_line(editor: Visitor) -> None:
+async def test_a_file_that_is_not_csv_is_refused_in_one_line(
+    editor: Visitor,
+) -> None:
     for data, problem in (
         (b"", "has no header line"),
         (b"name\nann\n", "has no column"),
@@ -142,10 +145,13 @@ async def test_without_a_file_it_asks_for_one(editor: Visitor) -> None:
     assert "Choose a CSV file." in answer.text
 
 
-async def test_after_a_restart_it_says_what_to_do(site: Site, editor: Visitor) -> None:
+async def test_an_unknown_import_says_that_nothing_is_lost(site: Site, editor: Visitor) -> None:
     page = await editor.get(f"{HERE}/unknown")
     assert page.status_code == 200
-    assert "Import the same file again" in page.text
+    assert "Import not found" in page.text
+    assert "importing the same file again creates no duplicates" in page.text
+    for odd in ("%2e%2e", "a%20b", "x" * 300):
+        assert "Import not found" in (await editor.get(f"{HERE}/{odd}")).text
     assert (await editor.get(f"{HERE}/unknown/rejected.csv")).status_code == 404
     # An import belongs to its list.
     _, where = await finished(editor, await upload(editor, b"email\nann@example.com\n"))
@@ -172,7 +178,7 @@ async def test_a_preview_says_what_will_happen_before_anything_is_written(
         "<strong>1</strong> line cannot be used",
         "These columns are not imported: <strong>City</strong>",
         "Köln",
-        "unknown status &#39;gold&#39;",
+        "unknown status “gold”",
     ):
         assert text in page, text
     assert [each.address for each in (await site.services.search.find("news")).subscribers] == [
@@ -234,7 +240,7 @@ async def test_columns_are_mapped_before_the_import(site: Site, editor: Visitor)
     assert "will be created: <strong>geburtstag</strong>" in page
     assert choices(page) == {**changes, "Vorname": "field:first_name", "X": "skip"}
     page = await choose(X="nonsense")
-    assert "is nothing that a column can be used for" in html.unescape(page)
+    assert "a column cannot be used for" in html.unescape(page)
     page = await choose(X="skip")
     page = await choose()
     assert "Import complete." in page
@@ -267,6 +273,10 @@ async def test_unknown_columns_become_fields_of_the_guessed_types(
     assert (types["size"], types["since"]) == (FieldType.CHOICE, FieldType.TEXT)
 
 
+async def recent_imports(editor: Visitor) -> str:
+    return (await editor.get(HERE)).text.partition("Recent imports")[2]
+
+
 async def test_an_import_is_stopped_and_resumed(
     site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,9 +288,9 @@ async def test_an_import_is_stopped_and_resumed(
 
     def noted(run: ImportRun, done: int, report: ImportReport) -> None:
         note(run, done, report)
-        if run.stage is Stage.IMPORTING and report.added >= 100:
+        if run.state.stage is Stage.IMPORTING and report.added >= 100:
             reached.set()
-            site.context.import_runs.stop(run)
+            run.stop()
 
     monkeypatch.setattr(ImportRun, "note", noted)
     page, _ = await previewed(editor, await editor.post(where, {"action": "import"}))
@@ -288,8 +298,16 @@ async def test_an_import_is_stopped_and_resumed(
     assert "Everything imported so far is kept" in page
     assert "Resume import" in page
     monkeypatch.setattr(ImportRun, "note", note)
+    recent = await recent_imports(editor)
+    assert f'<a href="{where}">people.csv</a>' in recent
+    assert "Stopped" in recent
     page, _ = await previewed(editor, await editor.post(where, {"action": "import"}))
     assert "Import complete." in page
+    recent = await recent_imports(editor)
+    assert "Complete" in recent
+    assert "Stopped" not in recent
+    await site.services.lists.create("other", "Other", "other@contoso.example")
+    assert "Recent imports" not in (await editor.get("/lists/other/import")).text
     assert len([each async for each in site.services.subscriptions.all(ListName("news"))]) == 2000
     again = await editor.post(f"{where}/stop", {})
     assert again.status_code == 303
@@ -299,6 +317,19 @@ async def test_rejected_lines_are_counted_by_reason(editor: Visitor) -> None:
     data = b"email,status\na@example.com,odd\nb@example.com,strange\nok@example.com,active\n"
     page, _ = await previewed(editor, await upload(editor, data))
     assert "2 × unknown status …: use confirmed, pending" in page
+
+
+async def test_an_export_without_statuses_comes_with_a_warning(editor: Visitor) -> None:
+    data = b"EMAIL,ADDED_TIME,MODIFIED_TIME,EXTRA\nann@b.org,2020-01-02,2020-01-02,active\n"
+    warning = "This file does not say who unsubscribed in Brevo"
+    begun = await upload(editor, data)
+    page, where = await previewed(editor, begun)
+    assert warning in page
+    columns = {"column[]": ["EXTRA"], "used_as[]": ["status"]}
+    page, _ = await previewed(editor, await editor.post(where, {"action": "check", **columns}))
+    assert warning not in page
+    page, _ = await finished(editor, await upload(editor, data))
+    assert warning in page
 
 
 async def test_an_archive_of_another_tool_is_recognised(site: Site, editor: Visitor) -> None:
@@ -311,7 +342,7 @@ async def test_an_archive_of_another_tool_is_recognised(site: Site, editor: Visi
     ) == 1
 
 
-async def test_somebody_with_rights_on_one_list_suppresses_on_that_list(
+async def test_someone_with_rights_on_one_list_suppresses_on_that_list(
     site: Site, editor: Visitor
 ) -> None:
     data = b"email,status\ngone@example.com,bounced\n"

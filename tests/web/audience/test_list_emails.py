@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.list_emails import ListEmailKind
-from postroom.domain.audience.lists import new_guid
+from postroom.domain.audience.lists.list_emails import ListEmailKind
+from postroom.domain.audience.lists.lists import new_guid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.mail.mail_reader import read_mail
@@ -139,7 +139,7 @@ async def test_a_test_email_goes_to_the_outbox(site: Site, editor: Visitor) -> N
     assert "must contain the link that confirms" in unescape(refused.text)
 
 
-async def test_footers_are_in_the_language_of_the_reader(site: Site, editor: Visitor) -> None:
+async def test_footers_are_in_the_language_of_the_list(site: Site, editor: Visitor) -> None:
     garden = await site.services.lists.edit(
         "garden", footer_text="Everyone", footer_text_fr="À tous"
     )

@@ -26,7 +26,7 @@ async def make(site: Site, name: str = "news") -> None:
     await site.services.lists.create(name, "Contoso <News>", "news@contoso.example")
 
 
-async def test_the_first_list_is_made_and_shown(site: Site, editor: Visitor) -> None:
+async def test_the_first_list_is_created_and_shown(site: Site, editor: Visitor) -> None:
     assert "No lists yet" in (await editor.get("/lists")).text
     made = await editor.post("/lists/new", LIST)
     assert made.headers["location"] == "/lists/news"
@@ -74,7 +74,7 @@ WRONG = (
 )
 
 
-async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
+async def test_errors_are_shown_next_to_the_field_and_no_input_is_lost(
     site: Site, editor: Visitor
 ) -> None:
     await make(site, "taken")
@@ -84,7 +84,7 @@ async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
         assert f'id="{field}-help" class="wrong"' in answer.text
         for typed in {**LIST, field: value}.values():
             assert f'value="{html.escape(typed)}"' in answer.text
-    assert [each.name for each in (await site.services.lists.page()).lists] == ["taken"]
+    assert [each.name for each in (await site.services.lists.slice()).lists] == ["taken"]
 
 
 async def test_lists_are_found_by_the_beginning_of_their_name_and_paged(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from postroom.domain.audience.addresses import Address, masked
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.services.accounts.users import Role
 from postroom.services.audience.files.import_report import ImportReport
@@ -61,6 +62,24 @@ async def imported(
         return await site.services.imports.import_csv(
             "news", file, columns=dict(USES), create_fields=create_fields
         )
+
+
+async def test_a_program_imports_with_a_key(
+    site: Site, editor: Visitor, listmonk: ListmonkServer
+) -> None:
+    body = {"url": listmonk.url, "user": USER, "token": TOKEN, "listmonk_list": "News"}
+    path = "/api/v1/lists/news/import/listmonk"
+    key = (await site.services.keys.create("moving")).secret
+    call = partial(site.visitor().http.post, path, headers={"Authorization": f"Bearer {key}"})
+    planned = await call(json={**body, "dry_run": True})
+    assert (planned.status_code, planned.json()["added"]) == (200, 123)
+    assert (await site.services.subscriptions.slice("news")).subscribers == []
+    done = (await call(json=body)).json()
+    assert (done["added"], done["unsubscribed"], done["rejected"]) == (123, 2, 0)
+    assert (await call(json={**body, "listmonk_list": "x"})).status_code == 422
+    assert (await call(json={**body, "token": "wrong"})).status_code == 422
+    site.context.may_import_from = is_public
+    assert (await call(json=body)).status_code == 422, "a private address"
 
 
 async def test_states_and_attributes_come_along(

@@ -8,8 +8,8 @@ import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.consent import ConsentSource
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.accounts.users import Role
 from tests.web.site import Site, Visitor
 
@@ -38,11 +38,14 @@ async def test_the_history_shows_what_was_agreed_to_and_where(site: Site, admin:
 
 
 async def test_everything_about_a_person_is_one_file(site: Site, admin: Visitor) -> None:
+    ann = await site.services.subscriptions.get("news", ANN)
+    await site.services.foreign_ids.note(ann.list_name, {"an-id-of-listmonk": ann.guid})
     response = await admin.get(f"/trace/export{ABOUT}")
     assert "attachment" in response.headers["Content-Disposition"]
     data = json.loads(response.text)
     assert [each["list"] for each in data["lists"]] == ["news"]
     assert [each["list"] for each in data["left"]] == ["shop"]
+    assert data["foreign_ids"] == [{"list": "news", "id": "an-id-of-listmonk"}]
     newest = (await site.services.audit.newest()).entries[0]
     assert (newest.what, newest.on) == ("downloaded personal data of", ANN)
     acts = [(each["list"], each["act"]) for each in data["consent"]]
@@ -54,13 +57,18 @@ async def test_erasing_asks_first_and_leaves_no_address_in_the_audit_log(
 ) -> None:
     question = await admin.get(f"/trace/erase{ABOUT}")
     assert "removed from 1 list: news" in question.text
+    assert "of these segments" not in question.text
+    await site.services.segments.create("shop", "ann", f'email in ("x@b.org", "{ANN.upper()}")')
+    await site.services.segments.create("shop", "others", 'email ends with "@b.org"')
+    question = await admin.get(f"/trace/erase{ABOUT}")
+    assert "contain the address until you edit them: ann of shop." in question.text
     assert await site.services.tracing.subscriptions(Address(ANN)) != []
 
     done = await admin.post("/trace/erase", {"email": ANN})
 
     assert (done.status_code, done.headers["Location"]) == (303, "/trace")
     traced = await site.services.tracing.trace(ANN)
-    assert (traced.subscriptions, traced.departures, traced.consent) == ([], [], [])
+    assert (traced.subscriptions, traced.unsubscribes, traced.consent) == ([], [], [])
     audit = (await site.services.audit.newest()).entries
     assert ("erased a person", "from 1 list") in [(each.what, each.on) for each in audit]
     assert ANN not in repr(audit)
@@ -75,7 +83,7 @@ async def test_only_administrators_download_and_erase(site: Site, admin: Visitor
     assert (await editor.post("/trace/erase", {"email": ANN})).status_code == 403
 
 
-async def test_an_address_that_is_none_gets_a_clear_answer(site: Site, admin: Visitor) -> None:
+async def test_an_invalid_address_gets_a_clear_error(site: Site, admin: Visitor) -> None:
     for page in ("/trace/export", "/trace/erase"):
         assert (await admin.get(f"{page}?email=nobody")).status_code == 422
     assert (await admin.post("/trace/erase", {"email": "nobody"})).status_code == 422

@@ -140,6 +140,8 @@ async def test_a_wrong_rule_is_named_while_it_is_typed(editor: Visitor) -> None:
     assert "Line 1, column 7: the rule ends too early" in part.text
     nothing = await editor.post(f"{HERE}/segment/count", {"rule": " "}, headers=PARTIAL)
     assert "Add a condition" in nothing.text
+    unknown = await editor.post(f"{HERE}/segment/count", {"rule": 'cty = "Bern"'}, headers=PARTIAL)
+    assert "did you mean city?</p>" in unknown.text
 
 
 async def test_it_is_explained_why_someone_is_in_or_out(editor: Visitor) -> None:
@@ -148,6 +150,7 @@ async def test_it_is_explained_why_someone_is_in_or_out(editor: Visitor) -> None
     assert "does not match this rule." in part
     assert part.count('class="holds') == 1
     assert part.count('class="fails') == 2
+    assert re.findall('class="under">(.*?)</span>', part) == ["Bern", "30"]
     stranger = await editor.post(f"{HERE}/segment/explain", {**given, "email": "x@b.org"})
     assert "x@b.org is not on the list." in stranger.text
     assert "city = &#34;Bern&#34; and age &gt; 35" in stranger.text  # a whole page, without htmx
@@ -173,13 +176,13 @@ async def test_everyone_in_a_segment_is_changed_after_a_question(
     where, bern = f"{HERE}/segment/bulk", {"segment": "bern"}
     question = await editor.post(where, {"action": "remove", **bern})
     assert "Remove 2 subscribers from the list?" in question.text
-    assert len((await site.services.subscriptions.page("news")).subscribers) == 3
+    assert len((await site.services.subscriptions.slice("news")).subscribers) == 3
     done = await editor.post(where, {"action": "remove", "confirmed": "yes", **bern})
     assert done.status_code == 303
 
     async def left() -> bool:
-        page = await site.services.subscriptions.page("news")
-        return [each.address for each in page.subscribers] == ["bob@b.org"]
+        found = await site.services.subscriptions.slice("news")
+        return [each.address for each in found.subscribers] == ["bob@b.org"]
 
     await until(left, "everyone in the segment is removed")
     assert (await editor.post(where, {"action": "dance", **bern})).status_code == 422
@@ -207,7 +210,7 @@ async def test_the_size_of_a_segment_is_counted_in_parts(
     await site.services.segments.create("news", "grown-up", "age > 35")
     await site.services.segments.create("news", "local", 'city = "Bern"')
     monkeypatch.setattr("postroom.web.admin.audience.segments._SECONDS", 0.0)
-    monkeypatch.setattr("postroom.services.audience.targeting.segments._ROWS", 1)
+    monkeypatch.setattr("postroom.services.audience.targeting.rule_rows.AT_ONCE", 1)
     url, shown = f"{HERE}/segments/size?segment=grown-up", ""
     for _ in range(5):
         shown = (await editor.get(url)).text

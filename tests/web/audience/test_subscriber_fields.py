@@ -9,6 +9,7 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
+from postroom.domain.errors import Invalid
 from postroom.services.accounts.users import Role
 from tests.web.site import Site, Visitor
 
@@ -67,7 +68,7 @@ async def test_fields_and_note_are_shown_and_edited(site: Site, editor: Visitor)
     assert "<dt>Home town</dt>" in seen
 
 
-async def test_a_wrong_value_is_shown_beside_its_input(site: Site, editor: Visitor) -> None:
+async def test_a_wrong_value_is_shown_next_to_its_input(site: Site, editor: Visitor) -> None:
     page = (await editor.get(ANN)).text
     wrong = await editor.post(ANN, form(page, field_age="old", field_city="Rome"))
     assert wrong.status_code == 422
@@ -77,6 +78,24 @@ async def test_a_wrong_value_is_shown_beside_its_input(site: Site, editor: Visit
     assert "must have at most 2000 characters" in long.text
     ann = await site.services.subscriptions.get("news", "ann@b.org")
     assert ann.attributes["city"] == "<Bern>"
+
+
+async def test_a_choice_that_is_no_longer_offered_stays(site: Site, editor: Visitor) -> None:
+    plan = Field("plan", FieldType.CHOICE, choices=("free", "pro"))
+    await site.services.fields.declare("news", [plan])
+    edit = site.services.subscriptions.edit
+    await edit("news", "ann@b.org", attributes={"plan": "pro"})
+    fewer = Field("plan", FieldType.CHOICE, choices=("free",))
+    await site.services.fields.declare("news", [fewer])
+    page = (await editor.get(ANN)).text
+    assert '<option value="pro" selected>' in page
+    saved = await editor.post(ANN, form(page, field_plan="pro", field_first_name="Ann"))
+    assert saved.status_code == 303, saved.text
+    ann = await site.services.subscriptions.get("news", "ann@b.org")
+    assert (ann.attributes["plan"], ann.attributes["first_name"]) == ("pro", "Ann")
+    await edit("news", "ann@b.org", attributes={"plan": "free"})
+    with pytest.raises(Invalid, match="must be one of free, not 'pro'"):
+        await edit("news", "ann@b.org", attributes={"plan": "pro"})
 
 
 async def test_a_form_without_fields_changes_none(site: Site, editor: Visitor) -> None:

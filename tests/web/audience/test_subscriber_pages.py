@@ -170,7 +170,7 @@ async def test_a_subscriber_is_added_to_another_list_and_removed_from_it_again(
         assert "Choose a list" in answer.text
 
 
-async def test_adding_to_a_list_respects_suppression_departures_and_required_fields(
+async def test_adding_to_a_list_respects_suppression_unsubscribes_and_required_fields(
     site: Site, editor: Visitor
 ) -> None:
     services, here = site.services, f"{HERE}/ann@example.com"

@@ -45,7 +45,7 @@ async def test_an_address_is_suppressed_found_and_lifted(site: Site, editor: Vis
         ({"email": "ann"}, "must have an @-sign"),
         ({"reason": " "}, "must not be empty"),
         ({"until": "2020-01-31"}, "must be today or a later day, not 2020-01-31"),
-        ({"until": "soon"}, "must be a day such as 2027-01-31, not &#39;soon&#39;"),
+        ({"until": "soon"}, "must be a day such as 2027-01-31, not “soon”"),
         ({"list": "nope"}, "there is no list"),
     ],
 )
@@ -68,6 +68,16 @@ async def test_editing_a_suppressed_subscriber_leaves_the_suppression_alone(
     assert saved.status_code == 303
     found = await site.services.subscriptions.get("news", "ann@b.org")
     assert (found.note, found.is_suppressed) == ("called us", True)
+
+
+async def test_the_history_of_an_address_says_once_when_and_why_it_was_suppressed(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.suppressions.suppress("ann@b.org", "complaint", source="api")
+    shown = (await editor.get("/trace?email=ann@b.org")).text
+    history = shown[: shown.index("Consent ledger")]
+    assert history.count("</a>: suppressed: complaint") == 1
+    assert "</a>: blocked" not in history, "the same event"
 
 
 async def test_a_file_is_imported_and_its_rejected_lines_are_shown(

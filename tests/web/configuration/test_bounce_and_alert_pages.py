@@ -13,7 +13,7 @@ from urllib.parse import quote
 from postroom.services.accounts.users import Role
 from postroom.settings import load_settings
 from postroom.wiring import LiveSettings
-from tests.services.mailbox_server import PASSWORD, USER, Mailbox, serving
+from tests.services.mail.mailbox_server import PASSWORD, USER, Mailbox, serving
 from tests.services.waiting import free_ports
 from tests.web.site import Site, running_site
 
@@ -70,8 +70,10 @@ async def test_wrong_values_are_named_and_nothing_is_saved(site: Site) -> None:
         (BOUNCES, "inbound_bind", "everywhere", "must be an IP address such as 127.0.0.1"),
         (BOUNCES, "inbound_protocol", "http", "Protocol must be lmtp or smtp"),
         (BOUNCES, "bounce_mailbox", "javascript:x", "must start with imaps://"),
-        (BOUNCES, "bounce_mailbox", "imaps://[", "must be like imaps://"),
+        (BOUNCES, "bounce_mailbox", "imaps://[", "must look like imaps://"),
         (BOUNCES, "brevo_webhook_secret", "short", "must have at least 16 characters"),
+        (BOUNCES, "ses_topics", "bounces", "SNS topics must be ARNs such as arn:aws:sns:"),
+        (BOUNCES, "sendgrid_webhook_key", "SG.an-api-key", "which begins with MFkw"),
         (ALERTS, "alert_webhook", "javascript:alert(1)", "must start with http://"),
         (ALERTS, "alert_email", "x" * 5000, "must have at most 2,000 characters, not 5,000"),
     ):
@@ -138,7 +140,7 @@ async def test_the_mailbox_and_the_listener_can_be_tried(site: Site) -> None:
     assert "FETCH" not in mailbox.commands
 
 
-async def test_a_test_alert_says_which_way_works(site: Site) -> None:
+async def test_a_test_alert_says_which_channel_works(site: Site) -> None:
     admin = await site.user()
     said = await admin.said(await admin.post(f"{ALERTS}/test"))
     assert "set an address or a webhook first" in said

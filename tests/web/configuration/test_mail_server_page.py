@@ -14,7 +14,7 @@ import trustme
 
 from postroom.services.accounts.users import Role
 from postroom.storage import Entity
-from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import free_ports
 from tests.web.site import PASSWORD as LOGIN
 from tests.web.site import Site, Visitor, running_site

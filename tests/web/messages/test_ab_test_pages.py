@@ -2,8 +2,8 @@
 
 import re
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.messages import MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -70,6 +70,7 @@ async def test_numbers_are_side_by_side_and_a_person_chooses(site: Site) -> None
     editor = await site.user(Role.EDITOR)
     page = (await editor.get(f"/messages/{second}/ab-test")).text
     assert "So far, variant B is best by number of clicks by people" in page
+    assert "with over 99.9% confidence" in page
     assert 'hx-trigger="every 5s"' in page
     part = await editor.get(f"/messages/{second}/ab-test", headers={"HX-Request": "true"})
     assert "<main" not in part.text
@@ -118,7 +119,7 @@ async def test_a_test_is_removed_or_cancelled_after_a_question(site: Site) -> No
     assert (await editor.get(f"/messages/{test.variants[1]}/ab-test")).status_code == 200
 
 
-async def test_who_may_not_see_a_variant_does_not_see_the_test(site: Site) -> None:
+async def test_users_who_may_not_see_a_variant_do_not_see_the_test(site: Site) -> None:
     services = site.services
     test = await prepared(services, services.store, people=4)
     await services.lists.create("secret", "Secret", "news@contoso.example")

@@ -40,7 +40,7 @@ async def test_bodies_that_differ_only_near_the_end_are_shown_where_they_differ(
 ) -> None:
     start = "<p>The same words.</p>\n" * 1_000
     shown = await conflict_of(editor, "html", start, f"{start}<p>Hers", f"{start}<p>Mine")
-    assert "Both say the same" not in shown
+    assert "Both versions are the same" not in shown
     assert "&lt;p&gt;Hers</pre>" in shown
     assert "&lt;p&gt;Mine</pre>" in shown
     assert len(shown) < 10_000

@@ -18,7 +18,7 @@ from postroom.mail.bodies.html import has_remote_pictures
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
-from tests.services.smtp_sink import running_smtp_sink
+from tests.services.mail.smtp_sink import running_smtp_sink
 from tests.web.site import Site, Visitor, problem_in, running_site
 
 LATER = {"when": "later", "day": "2099-07-01", "clock": "09:00", "zone": "Europe/Paris"}
@@ -36,7 +36,7 @@ async def editor(site: Site) -> Visitor:
 
 
 async def only_message(site: Site) -> Message:
-    [message] = (await site.services.messages.page()).messages
+    [message] = (await site.services.messages.slice()).messages
     return message
 
 
@@ -63,7 +63,7 @@ async def schedule(editor: Visitor, form: dict[str, str]) -> httpx2.Response:
     return await editor.post(where, {})
 
 
-async def test_without_a_list_it_says_to_make_one(site: Site) -> None:
+async def test_without_a_list_it_says_to_create_one(site: Site) -> None:
     editor = await site.user(Role.EDITOR)
     page = await editor.get("/messages/new")
     assert "No lists yet" in page.text
@@ -103,7 +103,7 @@ async def test_sending_to_everyone_needs_a_confirmation(site: Site, editor: Visi
     shown = html.unescape(asked.text)
     assert "Send “A & B” to 2 subscribers of news now?" in shown
     assert "has passed" not in shown
-    assert (await site.services.messages.page()).messages == []
+    assert (await site.services.messages.slice()).messages == []
     draft = await only_draft(site)
     back = await editor.get(f"/messages/{draft.ref}/edit")
     for text in ('value="A &amp; B"', "&lt;p&gt;Hi &lt;b&gt;you", ">\nOne\ntwo</textarea>"):
@@ -200,7 +200,7 @@ async def test_a_large_body_may_be_typed(site: Site, editor: Visitor) -> None:
     assert content.body == large
 
 
-async def test_a_draft_saves_itself_and_the_first_save_makes_one_draft(
+async def test_a_draft_saves_itself_and_the_first_save_creates_one_draft(
     site: Site, editor: Visitor
 ) -> None:
     page = await editor.get("/messages/new?list=news")
@@ -228,7 +228,7 @@ async def test_a_draft_saves_itself_and_the_first_save_makes_one_draft(
     assert not [each for each in said if each.startswith("POST")], "not an entry every second"
 
 
-async def test_saving_again_what_was_saved_is_no_conflict(site: Site, editor: Visitor) -> None:
+async def test_saving_again_what_was_saved_is_not_a_conflict(site: Site, editor: Visitor) -> None:
     first = (await editor.post("/messages/save", FORM, headers=HTMX)).json()
     changed = {**FORM, **first, "subject": "Changed", "text": "  "}
     second = (await editor.post("/messages/save", changed, headers=HTMX)).json()
@@ -311,10 +311,13 @@ async def test_a_writer_hands_over_what_an_editor_sends(site: Site, editor: Visi
     assert "Hand over for sending" in page.text
     assert "Send now…" not in page.text
     handed = await writer.post("/messages/new", {**FORM, "then": "hand-over"})
-    assert "Handed over." in await writer.said(handed)
+    assert "Withdrawn." in await writer.undo(handed)
     draft = await only_draft(site)
-    assert draft.ready_by == WRITER
+    assert draft.ready_by == ""
     where = f"/messages/{draft.ref}"
+    form = {**FORM, "etag": draft.etag, "then": "hand-over"}
+    assert "Handed over." in await writer.said(await writer.post(f"{where}/edit", form))
+    assert (await only_draft(site)).ready_by == WRITER
     for path in ("schedule", "unschedule", "pause"):
         assert (await writer.post(f"{where}/{path}", {})).status_code == 403
     for page in (await editor.get("/"), await editor.get("/messages/drafts")):
@@ -397,7 +400,7 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
 )
 
 
-async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
+async def test_errors_are_shown_next_to_the_field_and_no_input_is_lost(
     site: Site, editor: Visitor
 ) -> None:
     for changed, field in WRONG:
@@ -411,7 +414,7 @@ async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
         assert given["body"].strip() in shown
         assert given["subject"] in shown
         assert "Keep <this>" not in answer.text
-    assert (await site.services.messages.page()).messages == []
+    assert (await site.services.messages.slice()).messages == []
 
 
 async def test_the_preview_is_the_mail_in_a_frame_without_rights(
@@ -494,7 +497,7 @@ def test_pictures_on_other_web_servers_are_found(body: str, remote: bool) -> Non
     assert has_remote_pictures(body) is remote
 
 
-async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Visitor) -> None:
+async def test_a_test_email_is_marked_and_leaves_no_trace(site: Site, editor: Visitor) -> None:
     sent = await editor.post(
         "/messages/test", {**FORM, "test_to": "me@example.org"}, headers={"HX-Request": "true"}
     )
@@ -504,7 +507,7 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
     assert mail["Subject"] == "[Test] Hello"
     assert mail["To"] == "me@example.org"
     assert mail.get_content_type() == "multipart/alternative"
-    assert (await site.services.messages.page()).messages == []
+    assert (await site.services.messages.slice()).messages == []
     whole = await editor.post("/messages/test", {**FORM, "test_to": "<b>"})
     assert whole.status_code == 200
     assert 'class="problem"' in whole.text
@@ -512,7 +515,23 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
     assert 'value="Hello"' in whole.text, "without a script the form comes back as it was"
 
 
-async def test_a_test_mail_reads_as_the_chosen_subscriber_gets_it(
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "Enter at least one address"),
+        (11, "A test goes to at most 10 addresses, not 11: remove 1"),
+    ],
+)
+async def test_a_test_goes_to_one_to_ten_addresses(
+    site: Site, editor: Visitor, count: int, said: str
+) -> None:
+    to = ", ".join(f"user{number}@example.org" for number in range(count))
+    answer = await editor.post("/messages/test", {**FORM, "test_to": to}, headers=HTMX)
+    assert f'<p class="problem" role="status">{said}</p>' in answer.text
+    assert list((site.context.settings.storage.data / "outbox").glob("*.eml")) == []
+
+
+async def test_a_test_email_reads_as_the_chosen_subscriber_gets_it(
     site: Site, editor: Visitor
 ) -> None:
     await site.services.fields.declare("news", [Field("city")])
@@ -536,7 +555,7 @@ async def test_a_test_mail_reads_as_the_chosen_subscriber_gets_it(
     assert "nobody@example.com" in refused.text
 
 
-async def test_the_link_to_the_web_page_leads_to_the_preview_until_somebody_got_the_message(
+async def test_the_link_to_the_web_page_leads_to_the_preview_until_someone_got_the_message(
     site: Site, editor: Visitor
 ) -> None:
     body = '<p><a href="{{ web_url }}">View in browser</a></p>'
@@ -555,7 +574,7 @@ async def test_the_link_to_the_web_page_leads_to_the_preview_until_somebody_got_
     assert f'href="{preview}"' in (rendered.html or "")
 
 
-async def test_a_test_mail_that_cannot_be_sent_says_why(
+async def test_a_test_email_that_cannot_be_sent_says_why(
     tmp_path: Path, quick_passwords: None
 ) -> None:
     with running_smtp_sink("-f", "RCPT") as sink:
@@ -619,15 +638,15 @@ async def test_only_a_draft_or_a_pending_message_is_edited_or_deleted(
     message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
     question = await editor.get(f"/messages/{message.ref}/delete")
     assert "Delete this message?" in question.text
-    await site.services.messages.pause(message.ref)
+    await site.services.message_states.pause(message.ref)
     assert (await editor.get(f"/messages/{message.ref}/delete")).status_code == 409
     assert (await editor.post(f"/messages/{message.ref}/delete")).status_code == 409
     assert (await editor.get(f"/messages/{message.ref}/edit")).status_code == 200
-    await site.services.messages.cancel(message.ref)
+    await site.services.message_states.cancel(message.ref)
     assert (await editor.get(f"/messages/{message.ref}/edit")).status_code == 409
     message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
-    await site.services.messages.pause(message.ref)
-    await site.services.messages.resume(message.ref)
+    await site.services.message_states.pause(message.ref)
+    await site.services.message_states.resume(message.ref)
     gone = await editor.post(f"/messages/{message.ref}/delete")
     assert await editor.said(gone) == "Message deleted."
     assert (await editor.get(f"/messages/{message.ref}")).status_code == 404

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 
 import pytest
 
@@ -37,7 +38,9 @@ async def created(site: Site, format: MessageFormat, body: str, template: str = 
 async def test_a_new_message_is_made_of_blocks_in_the_template_that_was_chosen(
     site: Site, writer: Visitor
 ) -> None:
-    page = await writer.get("/messages/new?template=letter")
+    link = "/messages/new?template=letter"
+    assert f'href="{link}"' in (await writer.get("/templates/letter")).text
+    page = await writer.get(link)
     assert '<input type="hidden" name="format" value="blocks">' in page.text
     assert '<option value="letter" selected>' in page.text
     assert "Message (Blocks)" in page.text, "editable without scripts, too"
@@ -175,7 +178,9 @@ async def test_mistakes_in_mjml_have_their_lines(site: Site, writer: Visitor) ->
     assert "there is no tag <mj-nothing>" in finding["text"]
 
 
-async def test_the_canvas_loads_pictures_of_public_sites_only(site: Site, writer: Visitor) -> None:
+async def test_the_canvas_loads_pictures_from_public_sites_only(
+    site: Site, writer: Visitor
+) -> None:
     sites = "https://cdn.example.com http://127.0.0.1:9 http://localhost *"
     frame = await writer.get(f"/messages/canvas?sites={sites}")
     policy = frame.headers["content-security-policy"]
@@ -217,6 +222,8 @@ async def test_fields_of_the_list_are_offered_and_previewed(site: Site, writer: 
     )
     page = html.unescape((await writer.get("/messages/new?list=news")).text)
     assert '{{ city | default: "" }}' in page
+    offered = re.findall(r'data-merge-field="[{ ]+([a-z_]+)', page)
+    assert offered[:4] == ["first_name", "last_name", "city", "email"], "the most used ones first"
     body = '<p>{{ first_name | default: "friend" }} of {{ city | default: "anywhere" }}</p>'
     form = {"list": "news", "subject": "Hello", "format": "html", "body": body}
     assert "friend of anywhere" in (await writer.post("/messages/preview/html", form)).text

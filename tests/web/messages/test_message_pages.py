@@ -88,7 +88,7 @@ async def test_open_messages_are_shown_by_time_and_filtered(site: Site, editor: 
     last = await site.services.messages.create(
         "other", "Part 4", BODIES, datetime.now(UTC) + timedelta(hours=4)
     )
-    await site.services.messages.pause(last.ref, "wait <here>")
+    await site.services.message_states.pause(last.ref, "wait <here>")
     index = await editor.get("/messages")
     assert subjects(index.text) == ["Part 1", "Part 2", "Part 3", "Part 4"]
     assert "wait &lt;here&gt;" in index.text
@@ -114,7 +114,7 @@ async def test_a_message_that_is_being_sent_shows_its_progress_and_what_it_waits
         page = (await editor.get(path)).text
         assert '<span class="badge warn">On hold</span>' in page, path
         assert ">Sending</span>" not in page, path
-    await site.services.messages.pause(message.ref)
+    await site.services.message_states.pause(message.ref)
     for path in ("/messages/sending", "/"):
         page = await counted_page(editor, path, "2 of 5")
         assert '<span class="badge warn">Paused</span>' in page, path
@@ -137,7 +137,7 @@ async def counted_page(editor: Visitor, path: str, progress: str) -> str:
 async def test_a_cancelled_message_is_no_longer_scheduled(site: Site, editor: Visitor) -> None:
     await schedule(site, "Tomorrow", hours=24)
     for hours in (-1, 25):
-        await site.services.messages.cancel((await schedule(site, "Never", hours=hours)).ref)
+        await site.services.message_states.cancel((await schedule(site, "Never", hours=hours)).ref)
     for order in ("", "?sort=subject"):
         assert subjects((await editor.get(f"/messages{order}")).text) == ["Tomorrow"]
         assert subjects((await editor.get(f"/messages/sending{order}")).text) == []
@@ -185,7 +185,7 @@ async def test_the_page_of_a_message_shows_the_sum(site: Site, editor: Visitor) 
     assert "style=" not in page.text
 
 
-async def test_events_tell_how_far_it_is_and_end_when_it_is_done(
+async def test_events_show_the_progress_and_end_when_it_is_done(
     site: Site, editor: Visitor
 ) -> None:
     message = await under_way(site, ACCEPTED, REFUSED, waiting=1)
@@ -213,6 +213,10 @@ async def test_it_is_paused_resumed_and_cancelled_after_a_question(
     assert "&lt;why&gt;" in page.text
     assert "Paused" in page.text
     assert (await editor.post(f"{where}/pause")).status_code == 409
+    resumed = await editor.post(f"{where}/resume")
+    assert (await editor.undo(resumed)).startswith("Paused.")
+    now = await site.services.messages.get(message.ref)
+    assert now.status is MessageStatus.PAUSED
     await editor.said(await editor.post(f"{where}/resume"))
     now = await site.services.messages.get(message.ref)
     assert now.status is MessageStatus.PROCESSING
@@ -246,7 +250,9 @@ async def test_each_recipient_is_found_with_the_words_of_the_mail_server(
     assert (await editor.get(f"{where}?after=nonsense")).status_code == 422
 
 
-async def test_doubts_are_decided_for_the_selected_emails(site: Site, editor: Visitor) -> None:
+async def test_decisions_apply_to_the_selected_uncertain_emails(
+    site: Site, editor: Visitor
+) -> None:
     message = await under_way(site, IN_DOUBT, IN_DOUBT, IN_DOUBT, ACCEPTED)
     where = f"/messages/{message.ref}/emails"
     page = await editor.get(f"{where}?outcome=in_doubt")
@@ -289,7 +295,7 @@ async def test_only_the_failed_are_tried_again_by_another_message(
     assert (await editor.post(f"/messages/{ref}/retry")).status_code == 409
 
 
-async def test_a_message_that_is_paused_before_it_began_says_when_it_would_go_out(
+async def test_a_message_that_is_paused_before_it_began_says_when_it_would_be_sent(
     site: Site, editor: Visitor
 ) -> None:
     at = datetime.now(UTC) + timedelta(days=1, hours=1)
@@ -315,7 +321,7 @@ async def test_only_what_is_being_sent_has_a_rate(site: Site, editor: Visitor) -
     running = await fan_out_whole(site.services.store, running.ref)
     moving = Progress(Counts(planned=1), 12.34)
     assert rate_of(running, moving) == 12.3
-    paused = await site.services.messages.pause(running.ref)
+    paused = await site.services.message_states.pause(running.ref)
     assert rate_of(paused, moving) is None
 
 
@@ -328,7 +334,10 @@ async def test_a_message_to_nobody_says_why_nothing_happened(site: Site, editor:
     done = Completion(site.services)
     assert await done.check(message)
     page = await editor.get(f"/messages/{message.ref}")
-    assert "Not sent to anyone: the list has no verified subscriber." in page.text
+    assert (
+        "Not sent to anyone: the list had no confirmed subscribers when the message was due."
+        in page.text
+    )
 
 
 async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(

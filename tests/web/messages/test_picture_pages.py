@@ -20,7 +20,7 @@ async def test_a_picture_is_uploaded_without_scripts(site: Site) -> None:
     assert "Choose a picture." in without.text
     large = await ann.post("/pictures", {}, files={"file": ("x.png", bytes(7_000_000), "")})
     assert large.status_code == 413
-    assert len((await site.services.pictures.page()).pictures) == 1
+    assert len((await site.services.pictures.slice()).pictures) == 1
 
 
 async def test_an_upload_needs_the_token_of_the_page(site: Site) -> None:
@@ -28,7 +28,7 @@ async def test_an_upload_needs_the_token_of_the_page(site: Site) -> None:
     file = {"file": ("a.png", picture(), "image/png")}
     forged = await ann.http.post("/pictures", files=file)
     assert forged.status_code == 403
-    assert (await site.services.pictures.page()).pictures == []
+    assert (await site.services.pictures.slice()).pictures == []
 
 
 async def test_two_people_who_describe_a_picture_see_each_others_words(site: Site) -> None:

@@ -1,26 +1,30 @@
 """The checks before sending: beside the editor, and in the question that nobody gets past by
 accident."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from postroom.composing.content_findings import Level
 from postroom.domain.audience.fields import Field
 from postroom.domain.messages.audiences import Audience, Exclusion
-from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.messages import MessageFormat, MessageStatus
 from postroom.sender.message_preflight import PreflightService
 from postroom.services.accounts.users import Role
 from postroom.services.audience.fields.field_gaps import FieldGaps
 from postroom.services.messages.checks.link_checks import LinkTrial
+from postroom.services.messages.checks.preflight import EXAMPLE_TEXTS
 from postroom.services.messages.domains.domain_checks import DomainChecks, OurSending
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.drafting import preflight
+from postroom.web.rendering.templating import STATIC
 from tests.services.dns_server import running_dns_server
 from tests.services.pictures import picture
 from tests.services.waiting import BUSY, until
-from tests.web.site import Site
+from tests.web.site import Site, running_site
 
 BODY = (
     '<p style="display: flex">Hello {{ email }}</p><img src="https://x.contoso.com/a.svg">'
@@ -41,7 +45,7 @@ async def draft(site: Site, body: str = BODY, **fields: object) -> str:
     return (await site.services.composing.create(change, "ann")).ref
 
 
-async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
+async def test_the_panel_says_who_receives_a_message_and_what_is_wrong_with_it(
     news: Site,
 ) -> None:
     viewer = await news.user(Role.VIEWER)
@@ -69,6 +73,22 @@ async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
     assert (await viewer.get("/messages/123456789012345678/preflight")).status_code == 404
 
 
+async def test_a_list_without_subscribers_blocks_only_a_message_that_is_sent_now(
+    news: Site,
+) -> None:
+    await news.services.lists.create("empty", "Empty", "empty@example.com")
+    viewer = await news.user(Role.VIEWER)
+    change = ContentChange(list_name="empty", subject="Hi", body="<p>Hi</p>")
+    message = await news.services.composing.create(change, "ann")
+    panel = (await viewer.get(f"/messages/{message.ref}/preflight")).text
+    assert 'bad">Blocks sending</span> <span>Nobody would receive this message.<' in panel
+    tomorrow = ContentChange(scheduled_at=datetime.now(UTC) + timedelta(days=1))
+    await news.services.composing.change(message.ref, tomorrow, "ann", etag=message.etag)
+    panel = (await viewer.get(f"/messages/{message.ref}/preflight")).text
+    assert "Blocks sending" not in panel
+    assert "Nobody would receive this message if it were sent now." in panel
+
+
 async def test_hostile_content_and_pictures_that_nobody_can_load_are_reported(news: Site) -> None:
     body = (
         "<script>alert(1)</script><p onclick='x()'>x</p>"
@@ -85,6 +105,39 @@ async def test_hostile_content_and_pictures_that_nobody_can_load_are_reported(ne
     assert "d.png" not in texts["alt-missing"]
     assert "e.png" in texts["alt-empty"]
     assert not found.blocks_sending
+
+
+async def test_links_to_this_machine_are_reported_if_emails_leave_it(tmp_path: Path) -> None:
+    smtp = "smtp://127.0.0.1:9"
+    for base_url, transport, is_reported in (
+        ("http://localhost:8420", smtp, True),
+        ("http://localhost:8420", "outbox:", False),
+        ("https://lists.contoso.com", smtp, False),
+    ):
+        settings = {"base_url": base_url, "transport": transport}
+        async with running_site(tmp_path / str(is_reported) / transport[:4], settings) as site:
+            await site.services.lists.create("news", "The news", "news@contoso.example")
+            found = await site.context.preflight.check(await draft(site, "<p>Hello</p>"))
+            codes = {each.code: each for each in found.findings}
+            assert ("base-url" in codes) is is_reported, (base_url, transport)
+            if is_reported:
+                assert base_url in codes["base-url"].text
+                assert codes["base-url"].level is Level.WARNING
+
+
+async def test_example_texts_and_links_without_a_target_are_reported(news: Site) -> None:
+    catalogue = (STATIC / "editor/catalogue.js").read_text()
+    assert all(each in catalogue for each in EXAMPLE_TEXTS)
+    blocks = [
+        {"type": "text", "html": f"<p>{EXAMPLE_TEXTS[0]}</p>"},
+        {"type": "button", "text": "Read more", "link": "https://"},
+    ]
+    body = json.dumps({"version": 1, "blocks": blocks})
+    ref = await draft(news, body, format=MessageFormat.BLOCKS)
+    found = await news.context.preflight.check(ref)
+    texts = {each.code: each.text for each in found.findings}
+    assert EXAMPLE_TEXTS[0] in texts["example-text"]
+    assert texts["link-empty"] == "1 link is without a target."
 
 
 async def test_lines_are_measured_with_their_values(news: Site) -> None:
@@ -152,8 +205,8 @@ async def test_the_number_is_the_same_everywhere(news: Site) -> None:
         saved = await editor.post("/messages/new", {**form, "then": "schedule"})
         question = (await editor.get(saved.headers["location"])).text
         assert f"to {many} subscribers of news now?" in question
-        assert f">{many}</strong> confirmed subscribers" in question
         assert f"<strong>{many}</strong> subscribers will receive" in question
+        assert "confirmed subscribers" not in question, "the same number once more"
         assert f"Send now to {many} subscribers" in question
 
 
@@ -161,7 +214,7 @@ def test_every_reason_has_words() -> None:
     assert preflight._REASONS.keys() == {each.value for each in Exclusion}
 
 
-async def test_the_question_shows_the_checks_and_nobody_sends_to_nobody(news: Site) -> None:
+async def test_the_question_shows_the_checks_and_an_empty_audience_is_refused(news: Site) -> None:
     editor = await news.user(Role.EDITOR)
     ref = await draft(news)
     question = await editor.get(f"/messages/{ref}/schedule")
@@ -231,7 +284,7 @@ async def test_the_size_is_that_of_the_longest_values_and_every_part_is_looked_a
     assert "1 picture is without an alternative text" in found["alt-missing"]
 
 
-async def test_who_has_paused_is_left_out_of_the_count_of_a_whole_list(news: Site) -> None:
+async def test_paused_subscribers_are_left_out_of_the_count_of_a_whole_list(news: Site) -> None:
     services, seconds = news.services, 10.0 * BUSY
     for name in ("pia", "pit"):
         subscriber = await services.subscriptions.add("news", f"{name}@example.com", verified=True)
@@ -242,7 +295,7 @@ async def test_who_has_paused_is_left_out_of_the_count_of_a_whole_list(news: Sit
     assert (audience.will_receive, audience.excluded["paused"]) == (before - 2, 2)
 
 
-async def test_heavy_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     from postroom.services.messages.checks import preflight as checks
 
     monkeypatch.setattr(checks, "HEAVY_PICTURES", 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,12 +33,15 @@ async def admin(site: Site) -> Visitor:
 
 async def test_a_key_signs_once_its_record_is_published(site: Site, admin: Visitor) -> None:
     assert "your mail server, or not at all" in (await admin.get("/domains")).text
+    primary = r'<button type="submit" class="primary"[^>]*>([^<]+)'
+    assert re.findall(primary, (await admin.get(PAGE)).text) == ["Create key"]
     created = await admin.post("/domains/keys/create", {**ONE, "algorithm": "rsa"})
     assert created.headers["location"] == PAGE
     [key] = await site.services.dkim_keys.of_domain("contoso.com")
     page = (await admin.get(PAGE)).text
     assert key.record_name in page
     assert key.record_value in page
+    assert re.findall(primary, page) == ["Check DNS and start signing"], "and no other key"
     published: dict[str, list[str]] = {}
     with running_dns_server(published) as resolver:
         site.context.resolver = resolver

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.templates import TemplateContent
-from tests.web.site import Site, Visitor
+from tests.unit.audience.test_images import png
+from tests.web.site import Site, Visitor, running_site
 
 SOURCE = "<mjml><mj-body>{% slot content %}{% footer %}</mj-body></mjml>"
 FORM = {"name": "own", "title": "Our <own>", "description": "For us", "format": "mjml"}
@@ -26,16 +28,29 @@ async def test_the_gallery_shows_every_template_with_a_preview(site: Site, edito
     page = await editor.get("/templates")
     names = ["own", "letter", "newsletter", "announcement", "digest", "invitation", "notice"]
     for name in names:
-        assert f'src="/templates/{name}/preview"' in page.text
-        frame = await editor.get(f"/templates/{name}/preview")
+        assert f'src="/templates/{name}/preview?small=yes"' in page.text
+        frame = await editor.get(f"/templates/{name}/preview?small=yes")
         assert frame.status_code == 200
         policy = frame.headers["content-security-policy"]
         assert policy.startswith("sandbox ")
         assert re.search(r"img-src data: \S+/media/ \S+/logo/;", policy), "only our own pictures"
         assert "News &amp; more" in frame.text
+        assert "scrollbar-width" in frame.text
         assert "{{" not in frame.text
         assert "{%" not in frame.text
         assert "https://pictures.example" not in frame.text
+
+
+async def test_a_preview_has_the_logo_of_the_list(tmp_path: Path) -> None:
+    async with running_site(tmp_path, {"base_url": "https://lists.example"}) as site:
+        await site.services.lists.create("news", "News & more", "news@contoso.example")
+        await site.services.logos.put("news", png())
+        editor = await site.user(Role.EDITOR)
+        for name in ("letter", "newsletter"):
+            frame = await editor.get(f"/templates/{name}/preview")
+            [logo] = re.findall(r'src="https://lists.example(/logo/news\?v=\w+)"', frame.text)
+            assert "https://lists.example/logo/" in frame.headers["content-security-policy"]
+            assert (await editor.get(logo)).status_code == 200
 
 
 async def test_a_template_is_created_edited_and_deleted(site: Site, editor: Visitor) -> None:

@@ -8,13 +8,14 @@ import httpx2
 import pytest
 
 from postroom.domain.audience.fields import Field
-from postroom.domain.messages.canaries import ONLY_CHOSEN
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
+from postroom.domain.messages.waves.canaries import ONLY_CHOSEN
 from postroom.scheduler.waiting_waves import WaitingWaves
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.messages.test_editor import FORM, ask, only_draft
 from tests.web.site import Site, Visitor
@@ -31,11 +32,11 @@ async def editor(site: Site) -> Visitor:
 
 async def test_the_editor_chooses_who_gets_a_message_first(site: Site, editor: Visitor) -> None:
     _, question = await ask(editor, {**FORM, "canary": "5%"})
-    assert "5 % of them get it first. The others follow 10 min later" in question.text
+    assert "5% of them get it first. The rest follow 10 min later" in question.text
     draft = await only_draft(site)
     assert draft.canary == "5%"
     page = await editor.get(f"/messages/{draft.ref}/edit")
-    assert '<option value="5%" selected>5 % first</option>' in page.text
+    assert '<option value="5%" selected>5% first</option>' in page.text
     await site.services.composing.save(draft.ref, ContentChange(canary="700,3m"), "bob@x.example")
     page = await editor.get(f"/messages/{draft.ref}/edit")
     assert '<option value="700,3m" selected>700,3m</option>' in page.text
@@ -89,15 +90,17 @@ async def test_the_page_of_a_message_says_how_far_its_canary_has_come(
     for number in range(20):
         await services.subscriptions.add("news", f"user{number:03}@example.com", verified=True)
     at = datetime.now(UTC)
-    message = await services.messages.create("news", "Hello", BODIES, at, canary="50%,1h")
+    message = await services.messages.create(
+        "news", "Hello", BODIES, at, options=SendingOptions(canary="50%,1h")
+    )
     message = await fan_out_whole(services.store, message.ref)
     place = f"/messages/{message.ref}"
     page = (await editor.get(place)).text
-    assert "Sending to the first 50 % of the recipients. The others follow 1 h later" in page
+    assert "Sending to the first 50% of the recipients. The rest follow 1 h later" in page
     assert ">Sending</span>" in page
     await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 20)
     message = await look(site, message)
-    assert "The first 50 % of the recipients have been tried." in (await editor.get(place)).text
+    assert "The first 50% of the recipients have been tried." in (await editor.get(place)).text
     key = (await services.keys.create("of the test")).secret
     headers = {"Authorization": f"Bearer {key}"}
     shown = (await site.visitor().http.get(f"/api/v1{place}", headers=headers)).json()
@@ -118,13 +121,18 @@ async def test_a_message_that_stopped_after_its_canary_says_why_and_can_be_resum
     for number in range(20):
         await services.subscriptions.add("news", f"user{number:03}@example.com", verified=True)
     at = datetime.now(UTC)
-    message = await services.messages.create("news", "Hello", BODIES, at, canary="50%,0s")
+    message = await services.messages.create(
+        "news", "Hello", BODIES, at, options=SendingOptions(canary="50%,0s")
+    )
     message = await fan_out_whole(services.store, message.ref)
     await settle(services, message, 0, [EmailOutcome.REFUSED] * 20)
     for _ in range(2):
         message = await look(site, message)
     page = (await editor.get(f"/messages/{message.ref}")).text
-    assert "were refused or bounced (100.0 %, and the limit is 5 %)" in page.replace("\xa0", " ")
+    assert "were refused or bounced (100.0%; the limit is 5%)" in page.replace("\xa0", " ")
+    assert "so nobody else has received it yet.</p>" in page.replace("\xa0", " ")
+    assert "of the recipients so far" in page
+    assert "50%, the others after 0s" in page
     assert ">Resume</button>" in page
     await editor.post(f"/messages/{message.ref}/resume", {})
     done = await fan_out_whole(services.store, message.ref)
@@ -141,7 +149,9 @@ async def test_the_page_of_a_message_by_local_time_has_its_waves(
             "news", f"{local}@example.com", verified=True, attributes={"time_zone": zone}
         )
     at = datetime.now(UTC)
-    message = await services.messages.create("news", "Hello", BODIES, at, local_time=True)
+    message = await services.messages.create(
+        "news", "Hello", BODIES, at, options=SendingOptions(local_time=True)
+    )
     message = await fan_out_whole(services.store, message.ref)
     assert message.waves is not None
     page = (await editor.get(f"/messages/{message.ref}")).text

@@ -45,7 +45,7 @@ async def test_the_commands_of_applications_cannot_be_changed(site: Site) -> Non
     assert (await site.services.apps.get("/shop")).command == ("/usr/bin/true",)
 
 
-async def test_a_table_that_nobody_has_decided_about_is_closed(site: Site) -> None:
+async def test_a_table_that_is_not_on_the_list_is_closed(site: Site) -> None:
     admin = await site.user()
     secret = "a secret that nobody may read"
     row = Entity("p", "r", {"Secret": secret, "Number": 8675309})

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.refs import MessageRef
@@ -143,7 +143,7 @@ async def test_a_value_that_cannot_be_is_named_and_nothing_is_saved(site: Site) 
     assert await now(site) == EVERYTHING
 
 
-async def test_the_second_to_save_sees_the_other_values_beside_their_own(site: Site) -> None:
+async def test_the_second_to_save_sees_the_other_values_next_to_their_own(site: Site) -> None:
     user = await site.user()
     await make(site)
     form = fields(await opened(user, ENTITY))
@@ -163,7 +163,7 @@ async def test_the_second_to_save_sees_the_other_values_beside_their_own(site: S
     assert await now(site) == {**theirs, "Integer": 88}
 
 
-async def test_what_was_typed_survives_that_the_entity_is_gone(site: Site) -> None:
+async def test_typed_values_survive_the_deletion_of_the_entity(site: Site) -> None:
     user = await site.user()
     await make(site)
     form = fields(await opened(user, ENTITY))
@@ -192,7 +192,7 @@ async def test_the_emails_of_a_page_are_shown_as_rows(site: Site) -> None:
     emails = PageEmails.planned(guids).settled(
         {
             1: EmailState(EmailOutcome.REFUSED, "550 <no> such user", tries=2),
-            2: EmailState(EmailOutcome.IN_DOUBT, "long " * 40, tries=1, doubts=1),
+            2: EmailState(EmailOutcome.IN_DOUBT, "long " * 40, tries=1, unanswered=1),
         }
     )
     page = Page("2026-11-15", MessageRef("639303934531336520"), 7, emails)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus, day_of
 from postroom.services import entities
@@ -139,7 +139,7 @@ async def test_home_shows_the_figures_of_the_last_message_that_was_sent(site: Si
     await services.store.table("messageunsubscribe").upsert(one)
     for kind, at in (("Older", NOW - timedelta(days=1)), ("Cancelled", NOW - timedelta(hours=1))):
         over = await services.messages.create("news", kind, BODIES, at)
-        await services.messages.cancel(over.ref)
+        await services.message_states.cancel(over.ref)
         await services.message_rows.archive(await services.messages.get(over.ref))
     shown = (await user.get("/home/figures")).text
     assert "Harvest festival" in shown
@@ -262,5 +262,5 @@ async def test_a_mail_server_that_is_down_can_be_tried_at_once(site: Site) -> No
         ("<b>@example.com", ""),
     ],
 )
-def test_people_are_greeted_by_a_name_that_is_one(email: str, name: str) -> None:
+def test_people_are_greeted_only_by_a_plausible_name(email: str, name: str) -> None:
     assert first_name(email) == name

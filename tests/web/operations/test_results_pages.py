@@ -1,19 +1,23 @@
-"""Results over time: the same numbers in page, file and API, only of lists that somebody
+"""Results over time: the same numbers in page, file, API and command, only of lists that somebody
 may view."""
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from postroom import clock
 from postroom.cli.support import output
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName
+from postroom.domain.messages.delivery.bounces import Bounce, BounceKind, BounceSource
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.tracking import Track
@@ -25,6 +29,7 @@ from postroom.services.resources.results_over_time import describe_results_over_
 from postroom.web.admin.operations.results import movements_of, week_of
 from postroom.wiring import Services
 from tests.integration.usecases.pages import sent_message
+from tests.services.postroom import CommandLine
 from tests.web.site import Site
 from tests.web.test_list_rights import member
 
@@ -53,27 +58,75 @@ async def sent(services: Services, name: ListName, days: int, opened: int | None
     return message
 
 
-async def test_page_file_and_api_show_the_same_numbers(site: Site, services: Services) -> None:
+async def test_page_file_api_and_command_show_the_same_numbers(
+    site: Site, services: Services, tmp_path: Path
+) -> None:
     refs = [(await sent(services, NEWS, 3 - number, 2 * number)).ref for number in range(3)]
     unmeasured = await sent(services, SHOP, 0, None)
+    await report(services, unmeasured)
+    for name in (NEWS, SHOP):
+        await services.movements.count(name)
     expected = output.builtins(describe_results_over_time(await services.results_over_time.read()))
     assert [each["ref"] for each in expected["messages"]] == [unmeasured.ref, *reversed(refs)]
     assert expected["medians"]["opened"] == 20.0, "what was not measured counts for nothing"
     assert expected["hours"] == [{"weekday": 1, "hour": 9, "opened": 6}]
-    assert expected["providers"][0]["accepted"] == 40
+    assert expected["providers"] == [
+        {
+            "provider": "example.com",
+            "accepted": 40,
+            "bounced": 2,
+            "rejected": 1,
+            "complained": 1,
+        }
+    ]
+    assert (expected["moved"]["team"], expected["moved"]["unsubscribed"]) == (20, 0)
     key = (await services.keys.create("of the test")).secret
     headers = {"Authorization": f"Bearer {key}"}
     answer = await site.visitor().http.get("/api/v1/results", headers=headers)
     assert answer.json() == expected
+    cli = CommandLine(tmp_path, {"POSTROOM_DATA": str(tmp_path / "data")})
+    assert await asyncio.to_thread(cli.json, "results") == expected
+    printed = [
+        " ".join(line.split()) for line in (await asyncio.to_thread(cli.ok, "results")).splitlines()
+    ]
+    assert printed[0].startswith("In the last 90 days, 20 joined: 0 with a form, 0 imported")
+    assert "median 0.00% 0.00% 0.00% 20.00% 10.00%" in printed
+    assert "example.com 40 2 1 1" in printed
     user = await site.user(Role.VIEWER)
     rows = list(csv.DictReader((await user.get("/results.csv")).text.splitlines()))
     assert [row["ref"] for row in rows] == [each["ref"] for each in expected["messages"]]
     assert [row["opened"] for row in rows] == ["", "4", "2", "0"]
+    for each in ("accepted", "delivered", "bounced", "complained", "unsubscribed"):
+        assert [row[each] for row in rows] == [str(sent[each]) for sent in expected["messages"]]
     assert [row["opened_percent"] for row in rows] == ["", "40.0", "20.0", "0.0"]
     page = unescape((await user.get("/results")).text)
     cells = re.findall(r'data-label="opened">([^<]+)<', page)
-    assert cells == ["20.0\xa0%", "–", "40.0\xa0%", "20.0\xa0%", "0.0\xa0%"]
+    assert cells == ["20.0%", "–", "40.0%", "20.0%", "0.0%"]
     assert "Mon 09:00: 6 opened" in page
+    assert "20 joined: 0 with a form, 0 imported, 0 through the API, 20 by hand" in page
+    assert re.findall(r'data-label="rejected">([0-9]+)<', page) == ["1"]
+    assert re.findall(r'data-label="accepted">([0-9]+)<', page)[-1] == "40"
+
+
+async def report(services: Services, message: Message) -> None:
+    """Let two emails bounce, one of them rejected, and a third be marked as spam."""
+    kinds = (BounceKind.GONE, BounceKind.POLICY, BounceKind.COMPLAINT)
+    for number, kind in enumerate(kinds):
+        await services.suppressions.record(
+            Bounce(
+                kind,
+                f"event {number}",
+                BounceSource.SMTP,
+                clock.now(),
+                message.list_name,
+                address=Address(f"u{number}@example.com"),
+                ref=message.ref,
+                diagnostic="550 no",
+                status="5.1.1",
+                by_code=True,
+            )
+        )
+    await services.delivery_figures.count(message)
 
 
 async def test_a_list_can_be_chosen(site: Site, services: Services) -> None:
@@ -89,7 +142,7 @@ async def test_a_list_can_be_chosen(site: Site, services: Services) -> None:
     assert (await user.get("/results?list=nope")).status_code == 404
 
 
-async def test_lists_outside_somebodys_rights_do_not_exist(site: Site, services: Services) -> None:
+async def test_lists_outside_a_users_rights_do_not_exist(site: Site, services: Services) -> None:
     theirs = await sent(services, NEWS, 1, 3)
     ours = await sent(services, SHOP, 2, 5)
     visitor = await member(site, SHOP, frozenset({ListRight.VIEW}))
@@ -102,7 +155,7 @@ async def test_lists_outside_somebodys_rights_do_not_exist(site: Site, services:
         assert (await visitor.get(path)).status_code == 404
 
 
-async def test_without_messages_there_is_a_page_all_the_same(site: Site) -> None:
+async def test_the_page_is_shown_without_any_messages(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     assert "No results yet" in (await user.get("/results")).text
     assert len((await user.get("/results.csv")).text.splitlines()) == 1
@@ -129,7 +182,7 @@ def test_weeks_with_nobody_have_a_place_between_the_others() -> None:
     )
     assert found is not None
     shown = [(bar.begins, bar.joined, bar.left) for bar in found.bars]
-    assert shown == [("2026-11-02", 4, 1), ("2026-11-09", 0, 0), ("2026-11-16", 0, 2)]
+    assert shown == [("2 Nov 2026", 4, 1), ("9 Nov 2026", 0, 0), ("16 Nov 2026", 0, 2)]
     assert (found.bars[0].y, found.axis, found.bars[2].depth) == (0.0, 80.0, 40.0)
     assert movements_of({}) is None
     assert movements_of({"2026-11-16": Movement()}) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.services import entities
@@ -124,7 +124,7 @@ def keep(site: Site, number: int, address: str, mail: str = MAIL) -> str:
     return name
 
 
-async def test_the_outbox_shows_its_mails_newest_first_in_pages(site: Site) -> None:
+async def test_the_outbox_shows_its_emails_newest_first_in_pages(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     assert "The outbox is empty" in (await user.get("/outbox")).text
     names = [keep(site, number, f"a{number}@example.com") for number in range(60)]
@@ -190,7 +190,7 @@ async def test_a_search_of_the_outbox_that_finds_nothing_says_so(site: Site) -> 
     assert "No emails match “&lt;b&gt;nobody”" in shown
 
 
-async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> None:
+async def test_an_email_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> None:
     user = await site.user()
     name = keep(site, 1, "alice@example.com")
     shown = (await user.get(f"/outbox/{name}")).text
@@ -214,7 +214,7 @@ async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> Non
     assert download.headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
-async def test_only_mails_of_the_outbox_can_be_read(site: Site) -> None:
+async def test_only_emails_of_the_outbox_can_be_read(site: Site) -> None:
     user = await site.user()
     keep(site, 1, "alice@example.com")
     assert (await user.get("/outbox/20261115T080000Z-x-0000000000000000.eml")).status_code == 404
@@ -224,7 +224,7 @@ async def test_only_mails_of_the_outbox_can_be_read(site: Site) -> None:
             assert answer.status_code in (404, 422), (name, part)
 
 
-async def test_a_real_transport_keeps_no_mails_here(tmp_path: Path) -> None:
+async def test_a_real_transport_keeps_no_emails_here(tmp_path: Path) -> None:
     settings = {"transport": "smtp://user:hush@mail.example.com"}
     async with running_site(tmp_path, settings) as site:
         user = await site.user(Role.VIEWER)
@@ -234,7 +234,7 @@ async def test_a_real_transport_keeps_no_mails_here(tmp_path: Path) -> None:
         assert (await user.get("/outbox/x.eml")).status_code == 404
 
 
-async def test_an_address_is_an_address(site: Site) -> None:
+async def test_an_address_must_be_valid(site: Site) -> None:
     """What the trace links to is the subscriber, however the address is written."""
     user = await site.user(Role.VIEWER)
     await site.services.lists.create("news", "News", "news@example.com")

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.form_properties import consent_version
+from postroom.domain.audience.lists.form_properties import consent_version
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.domain.messages.bounces import BOUNCE_QUEUE
+from postroom.domain.messages.delivery.bounces import BOUNCE_QUEUE
 from tests.web.site import Site, running_site
 
 SECRET = "a-secret-of-the-tests"

@@ -94,7 +94,7 @@ NO_FORMS: list[tuple[bytes, str]] = [
 ]
 
 
-async def test_a_body_that_is_no_form_changes_nothing(site: Site) -> None:
+async def test_a_body_that_is_not_a_form_changes_nothing(site: Site) -> None:
     await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
     ann = await site.services.subscriptions.add("contoso1", "ann@example.com")
     visitor = site.visitor()

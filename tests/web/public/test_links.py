@@ -5,8 +5,8 @@ import re
 import pytest
 
 from postroom.domain.audience.consent import details_of
-from postroom.domain.audience.form_properties import consent_version
-from postroom.domain.audience.lists import Subscriber, new_guid
+from postroom.domain.audience.lists.form_properties import consent_version
+from postroom.domain.audience.lists.lists import Subscriber, new_guid
 from tests.unit.audience.test_images import png
 from tests.web.site import Site
 
@@ -98,7 +98,7 @@ async def test_unsubscribing_is_confirmed_and_a_second_visit_says_so(
 
 
 @pytest.mark.parametrize("is_multipart", [False, True])
-async def test_a_mail_program_unsubscribes_with_one_click(
+async def test_an_email_program_unsubscribes_with_one_click(
     site: Site, ann: Subscriber, is_multipart: bool
 ) -> None:
     visitor = site.visitor()

@@ -4,7 +4,7 @@ from tests.services.pictures import animation, picture
 from tests.web.site import Site
 
 
-async def test_a_picture_is_served_to_everyone_for_ever(site: Site) -> None:
+async def test_a_picture_is_served_to_everyone_forever(site: Site) -> None:
     stored, _ = await site.services.pictures.upload(animation(), "a.gif", by="ann@example.com")
     visitor = site.visitor()
     found = await visitor.get(stored.path)
@@ -29,7 +29,7 @@ async def test_a_picture_is_served_to_everyone_for_ever(site: Site) -> None:
     assert changed.status_code == 200
 
 
-async def test_what_is_not_there_is_not_found_and_not_kept_by_caches(site: Site) -> None:
+async def test_a_missing_picture_is_not_found_and_not_cached(site: Site) -> None:
     stored, _ = await site.services.pictures.upload(picture(), "a.png", by="ann@example.com")
     visitor = site.visitor()
     hash_only = f"/media/{stored.hash}"

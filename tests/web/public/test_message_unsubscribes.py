@@ -8,7 +8,7 @@ import pytest
 from postroom import clock
 from postroom.cli.messages.watching import read_state
 from postroom.cli.support import output
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef, new_ref
@@ -52,7 +52,7 @@ async def test_every_link_of_an_email_counts_once_for_its_message(
 ) -> None:
     services, visitor = site.services, site.visitor()
     message = await sent(services, people)
-    mailing = await Mailings(services.messages, site.url).mailing(message)
+    mailing = await Mailings(services, site.url).mailing(message)
     mails = [mailing.mail(Recipient(each.address, each.guid)).decode() for each in people[:3]]
     [in_header] = re.findall(r"List-Unsubscribe: <(.+)>", mails[0])
     assert in_header.endswith(f"?id={people[0].guid}&listName={NAME}&ref={message.ref}")
@@ -123,7 +123,7 @@ async def test_a_wrong_or_foreign_reference_counts_nothing_and_prevents_nothing(
     assert "You are unsubscribed" in (await visitor.http.post(old, data=ONE_CLICK)).text
 
 
-async def test_an_unsubscribe_that_is_interrupted_anywhere_is_neither_forgotten_nor_doubled(
+async def test_an_unsubscribe_that_is_interrupted_anywhere_is_neither_lost_nor_duplicated(
     site: Site, people: list[Subscriber]
 ) -> None:
     services, store = site.services, site.services.store

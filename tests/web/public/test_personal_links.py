@@ -14,7 +14,7 @@ import pytest
 
 from postroom.cli.messages.message_results_command import lines_of
 from postroom.cli.support import output
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.hits import HIT_QUEUE, HitBatch
 from postroom.domain.messages.messages import Message
@@ -25,12 +25,13 @@ from postroom.mail.tracking.tracking_tokens import TrackedLink
 from postroom.sender.mailings import Mailings
 from postroom.sender.policy import RetryPlan
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.services.resources.results import describe_person, describe_results
-from tests.integration.usecases.audience.test_personal_hits import agree, work, worker_of
+from tests.integration.usecases.audience.results.test_personal_hits import agree, work, worker_of
 from tests.integration.usecases.making import now
-from tests.integration.usecases.messages.test_sender_and_its_store import sender
+from tests.integration.usecases.messages.sending.test_sender_and_its_store import sender
 from tests.integration.usecases.pages import fan_out_whole, settle
-from tests.services.recording_smtp import Rule, running_recording_smtp
+from tests.services.mail.recording_smtp import Rule, running_recording_smtp
 from tests.services.waiting import until
 from tests.web.site import Site
 
@@ -57,13 +58,13 @@ async def people(site: Site) -> list[Subscriber]:
 
 async def queued(site: Site, track: Track = Track.PERSONAL) -> Message:
     create = site.services.messages.create
-    message = await create(NAME, "News", NewBodies(HTML), now(), track=track)
+    message = await create(NAME, "News", NewBodies(HTML), now(), options=SendingOptions(track))
     return await fan_out_whole(site.services.store, message.ref)
 
 
 async def mailing_of(site: Site, message: Message) -> Mailing:
     links = site.services.link_tables
-    return await Mailings(site.services.messages, site.url, links=links).mailing(message)
+    return await Mailings(site.services, site.url, links=links).mailing(message)
 
 
 def links_of(mail: bytes) -> list[str]:
@@ -73,7 +74,7 @@ def links_of(mail: bytes) -> list[str]:
     return [link for link, _ in found]
 
 
-async def test_only_those_who_agreed_have_links_of_their_own(
+async def test_only_those_who_agreed_have_personal_links(
     site: Site, people: list[Subscriber]
 ) -> None:
     message = await queued(site)

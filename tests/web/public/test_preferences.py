@@ -2,12 +2,13 @@
 
 import re
 
+import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName, Subscriber, new_guid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, new_guid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.integration.usecases.making import schedule
 from tests.integration.usecases.pages import check_pages, fan_out_whole
@@ -78,6 +79,35 @@ async def test_fields_and_language_are_saved_and_others_stay(site: Site, ann: Su
     off = {"action": "save", "attributes.city": "Rome"}
     await site.visitor().http.post(link(ann), data=off)
     assert (await current(site)).attributes == {"city": "Rome", "vip": False, "score": 7}
+
+
+async def test_choices_that_are_no_longer_offered_stay_until_their_owner_changes_them(
+    site: Site, ann: Subscriber
+) -> None:
+    form = {"action": "save", "attributes.city": "Bern", "attributes.topics": ["Art, old"]}
+    chosen = {**form, "attributes.plan": "Pro"}
+    await site.visitor().http.post(link(ann), data=chosen)
+    fields = (await site.services.fields.get("contoso1")).fields
+    others = {"plan": ("Free", "Team"), "topics": ("Sport",)}
+    await site.services.fields.declare(
+        "contoso1",
+        [
+            msgspec.structs.replace(each, choices=others.get(each.name, each.choices))
+            for each in fields.own
+        ],
+    )
+    page = (await site.visitor().get(link(ann))).text
+    assert '<option value="Pro" selected>' in page
+    assert 'value="Art, old" checked' in page
+    saved = await site.visitor().http.post(link(ann), data={**chosen, "attributes.city": "Rome"})
+    assert "Saved." in saved.text
+    kept = (await current(site)).attributes
+    assert (kept["city"], kept["plan"], kept["topics"]) == ("Rome", "Pro", ["Art, old"])
+    await site.visitor().http.post(link(ann), data={**form, "attributes.plan": "Team"})
+    assert (await current(site)).attributes["plan"] == "Team"
+    again = await site.visitor().http.post(link(ann), data=chosen)
+    assert "Please check this entry." in again.text
+    assert "Pro</option>" not in again.text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +210,7 @@ async def test_nothing_is_planned_for_someone_who_takes_a_break(
     page = await site.visitor().http.post(link(ann), data={"action": "pause"})
     paused = await current(site)
     assert paused.paused_until is not None
-    assert f"Paused until {paused.paused_until:%Y-%m-%d}." in page.text
+    assert f"Paused until {paused.paused_until:%-d %B %Y}." in page.text
     message = await schedule(services, "contoso1")
     planned = await check_pages(services.store, await fan_out_whole(services.store, message.ref))
     assert planned == ["bob@example.com"]
@@ -264,12 +294,15 @@ async def test_the_download_has_this_subscription_and_no_secret(
     site: Site, ann: Subscriber
 ) -> None:
     await site.services.subscriptions.add("staff", ANN, verified=True)
+    other = await site.services.subscriptions.get("staff", ANN)
+    for subscriber, old_id in ((ann, "an-id-of-listmonk"), (other, "another-id-of-it")):
+        await site.services.foreign_ids.note(subscriber.list_name, {old_id: subscriber.guid})
     file = await site.visitor().http.post(link(ann), data={"action": "download"})
     assert file.headers["content-disposition"] == 'attachment; filename="contoso1.json"'
     data = file.json()
     assert data["subscription"]["email"] == ANN
     assert data["subscription"]["attributes"] == ann.attributes
-    assert data["messages"] == []
+    assert (data["messages"], data["foreign_ids"]) == ([], ["an-id-of-listmonk"])
     assert ann.guid not in file.text
     assert "staff" not in file.text
 

@@ -9,28 +9,32 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import httpx2
 import msgspec
 import pytest
 
+from postroom import clock
 from postroom.cli.messages.message_results_command import lines_of
 from postroom.cli.support import output
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.hits import HIT_QUEUE, OPENED, Hit, HitBatch, HitCause, cause_of
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.domain.messages.tracking import Track
-from postroom.inbound.hit_worker import JUDGE_AFTER, POISON_QUEUE, HitWorker
+from postroom.domain.queues.queue_names import poison_queue
+from postroom.inbound.hit_worker import JUDGE_AFTER, HitWorker
 from postroom.mail.mail_reader import read_mail
 from postroom.mail.mailing import Recipient
 from postroom.mail.tracking.tracking_tokens import TrackingTokens
 from postroom.sender.mailings import Mailings
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.services.resources.results import describe_results
-from postroom.storage import Store, StoreOutage
+from postroom.storage import KeyRange, Store, StoreOutage
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import now
@@ -65,13 +69,15 @@ async def people(site: Site) -> list[Subscriber]:
 
 async def queued(services: Services, track: Track | None = None) -> Message:
     bodies = NewBodies(HTML)
-    message = await services.messages.create(NAME, "News", bodies, now(), track=track)
+    message = await services.messages.create(
+        NAME, "News", bodies, now(), options=SendingOptions(track=track)
+    )
     return await fan_out_whole(services.store, message.ref)
 
 
 async def mails(site: Site, message: Message, people: list[Subscriber]) -> list[bytes]:
     services = site.services
-    mailings = Mailings(services.messages, site.url, links=services.link_tables)
+    mailings = Mailings(services, site.url, links=services.link_tables)
     mailing = await mailings.mailing(message)
     return [mailing.mail(Recipient(each.address, each.guid)) for each in people]
 
@@ -109,13 +115,13 @@ async def count_all(services: Services) -> None:
     await running
 
 
-async def test_with_off_nothing_is_added_and_nothing_is_stored(
+async def test_with_tracking_off_nothing_is_added_and_nothing_is_stored(
     site: Site, people: list[Subscriber]
 ) -> None:
     services = site.services
     message = await queued(services)
     assert message.track is Track.OFF
-    plain = Mailings(services.messages, site.url)  # does not know how to track
+    plain = Mailings(services, site.url)  # does not know how to track
     expected = (await plain.mailing(message)).mail(Recipient(people[0].address, people[0].guid))
     assert (await mails(site, message, people))[0] == expected
     assert await services.link_tables.read(message) is None
@@ -186,6 +192,7 @@ async def test_no_other_token_or_number_leads_anywhere(
         answer = await http.get(path)
         assert answer.status_code == 404, path
         assert "Location" not in answer.headers
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
     await site.context.hits.flush()
     assert await batches(services.store) == []
 
@@ -214,8 +221,9 @@ async def test_a_link_that_does_not_work_shows_a_page_in_the_visitors_language(
 
 
 async def test_only_the_person_counts_as_a_person(site: Site, people: list[Subscriber]) -> None:
-    """Gmail's and Apple's proxies, a gateway that opens every link, a slow scanner that falls into
-    the trap, a crawler, HEAD and prefetch requests, and somebody who reads and clicks."""
+    """Gmail's and Apple's proxies, Outlook's SafeLinks, which also follows the link that nobody
+    sees, a gateway that opens every link, a slow scanner that falls into the trap, a crawler, HEAD
+    and prefetch requests, and somebody who reads and clicks."""
     services, http = site.services, site.visitor().http
     message = await queued(services, Track.AGGREGATE)
     await mails(site, message, people)
@@ -230,6 +238,10 @@ async def test_only_the_person_counts_as_a_person(site: Site, people: list[Subsc
     gateway = f"{FIREFOX} gateway"
     for link in (pixel, *links[1:]):
         await get(link, gateway)
+    safe_links = f"{FIREFOX} Edg/140.0"
+    await http.head(links[1], headers={"User-Agent": safe_links})
+    for link in links[:3]:
+        await get(link, safe_links)
     slow = f"{FIREFOX} slow"
     await get(links[1], slow)
     await get(links[0], slow)
@@ -249,7 +261,7 @@ async def test_only_the_person_counts_as_a_person(site: Site, people: list[Subsc
     found = results.engagement
     assert found is not None
     assert (found.opened, found.opened_by_proxies, found.opened_by_programs) == (1, 2, 1)
-    assert (found.clicked, found.clicked_by_programs) == (1, 3 + 1 + 1)
+    assert (found.clicked, found.clicked_by_programs) == (1, 3 + 2 + 1 + 1)
     assert (results.links[0].url, results.links[0].clicks) == (TARGETS[1], 1)
     assert sum(each.clicks for each in results.links) == 1
     assert sum(each.opened for each in found.hours.values()) == 1
@@ -275,7 +287,7 @@ async def test_hits_count_once_wherever_their_worker_dies_and_however_often_they
         await queue.put_many([body, body])  # the web server got no reply, and put it again
         dying = Services(Fated(store, fate))
         worker = _worker(dying)
-        with_hits: Callable[[], Awaitable[None]] = worker._take
+        with_hits: Callable[[], Awaitable[object]] = worker._take
         await dies(_both(with_hits, worker._count_ripe))
         await fate.end_leases(store)
         await count_all(services)
@@ -293,7 +305,60 @@ async def test_hits_count_once_wherever_their_worker_dies_and_however_often_they
     assert await services.engagement.of_message(message.ref) == Engagement()
 
 
-async def test_hits_that_end_their_process_every_time_are_set_aside(
+async def test_batches_are_forgotten_even_if_the_process_that_counted_them_has_ended(
+    site: Site, people: list[Subscriber], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services, queue = site.services, site.services.store.queue(HIT_QUEUE)
+    message = await queued(services, Track.AGGREGATE)
+    rows = services.store.table("engagement")
+
+    async def batches_after(minutes: int, worker: HitWorker, hits: int) -> list[str]:
+        later = now() + timedelta(minutes=minutes)
+        monkeypatch.setattr(clock, "now", lambda: later)
+        for number in range(hits):
+            hit = Hit(message.ref, 1, time.time() - 100, f"{minutes} {number}", HitCause.PERSON)
+            batch = HitBatch(f"{minutes}.{number}", (hit,))
+            await queue.put(msgspec.json.encode(batch).decode())
+        await worker._take()
+        await worker._count_ripe()
+        found = await rows.query(KeyRange.only(message.ref), KeyRange.prefix("batch,"))
+        return sorted(each.row for each in found.entities)
+
+    assert await batches_after(0, _worker(services), 3) == ["batch,0.0", "batch,0.1", "batch,0.2"]
+    second = _worker(services)
+    assert len(await batches_after(5, second, 1)) == 4, "they may arrive again"
+    third = _worker(services)
+    assert await batches_after(12, third, 1) == ["batch,12.0", "batch,5.0"]
+    assert await batches_after(23, third, 0) == []
+    assert (await services.engagement.of_message(message.ref)).clicked == 5
+
+
+async def test_a_process_that_is_behind_holds_little_so_that_its_end_costs_few_attempts(
+    site: Site, people: list[Subscriber]
+) -> None:
+    services, queue = site.services, site.services.store.queue(HIT_QUEUE)
+    message = await queued(services, Track.AGGREGATE)
+    items, an_hour_ago = 300, time.time() - 3600
+    await queue.put_many(
+        [
+            msgspec.json.encode(
+                HitBatch(
+                    str(n), (Hit(message.ref, 1, an_hour_ago + 10 * n, str(n), HitCause.PERSON),)
+                )
+            ).decode()
+            for n in range(items)
+        ]
+    )
+    fate = Fate()
+    dying = _worker(Services(Fated(services.store, fate)))
+    assert await dying._take(), "there are more"
+    assert 0 < len(dying._held) < items / 4
+    await fate.end_leases(services.store)
+    await count_all(services)
+    assert (await services.engagement.of_message(message.ref)).clicked == items
+
+
+async def test_hits_that_end_their_process_every_time_become_poison(
     site: Site, people: list[Subscriber]
 ) -> None:
     services, queue = site.services, site.services.store.queue(HIT_QUEUE)
@@ -310,13 +375,13 @@ async def test_hits_that_end_their_process_every_time_are_set_aside(
         await queue.release(item)
     await queue.put(bodies[1])
     await count_all(services)
-    [poison] = await services.store.queue(POISON_QUEUE).peek(5)
+    [poison] = await services.store.queue(poison_queue(HIT_QUEUE)).peek(5)
     assert poison.body == bodies[0]
     assert "6 attempts ended without a result" in poison.properties["error"]
     assert (await services.engagement.of_message(message.ref)).clicked == 1
 
 
-async def _both(one: Callable[[], Awaitable[None]], other: Callable[[], Awaitable[None]]) -> None:
+async def _both(one: Callable[[], Awaitable[object]], other: Callable[[], Awaitable[None]]) -> None:
     await one()
     await other()
 
@@ -352,13 +417,13 @@ async def test_page_file_api_and_command_show_the_same_numbers(
     assert ["clicks", TARGETS[1], "7"] in rows
     assert ["opened by hour", "2026-11-17T01:00Z", "1"] in rows
     page = " ".join((await user.get(f"/messages/{message.ref}")).text.split())
-    for shown in ("41", "10", "24.4"):
+    for shown in ("41", "10", "24.4%"):
         assert f'<dd class="figure">{shown}</dd>' in page
     assert "22 by the proxies of Apple, Gmail and Yahoo" in page
     assert page.count('class="bar-clicked"') == 4 + 1, "hours without hits, and the legend"
     printed = lines_of(described)
-    assert printed["opened"] == "41 (2050.00 %), and 22 by proxies, 33 automated"
-    assert printed["clicked"] == "10 (500.00 %), and 44 automated"
+    assert printed["opened"] == "41 (2050.00%), and 22 by proxies, 33 automated"
+    assert printed["clicked"] == "10 (500.00%), and 44 automated"
 
 
 async def test_track_is_chosen_for_lists_and_messages(site: Site, people: list[Subscriber]) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from postroom.domain.audience.consent import details_of
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.lists import Subscriber
 from tests.web.site import Site
 
 ANN = "ann@example.com"
@@ -34,6 +34,19 @@ async def said(site: Site) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.act.value, details_of(each).changed) for each in history.entries]
 
 
+async def shown_to_the_team(site: Site) -> tuple[bool, bool]:
+    """Whether the API and the subscriber's page say that Ann agrees."""
+    place = f"/lists/news/subscribers/{ANN}"
+    key = (await site.services.keys.create("of the test")).secret
+    headers = {"Authorization": f"Bearer {key}"}
+    found = (await site.visitor().http.get(f"/api/v1{place}", headers=headers)).json()
+    users = [each.email for each in await site.services.users.all()]
+    user = await site.user(email=f"user{len(users)}@example.org")
+    return found["tracking"], "<dt>Personal tracking</dt><dd>Agreed</dd>" in (
+        await user.get(place)
+    ).text
+
+
 async def test_consent_is_given_at_the_sign_up_and_withdrawn_in_the_preferences(
     site: Site, news: None
 ) -> None:
@@ -44,8 +57,10 @@ async def test_consent_is_given_at_the_sign_up_and_withdrawn_in_the_preferences(
     await site.services.subscriptions.confirm("news", ann.guid)
     page = f"/preferences?id={ann.guid}&listName=news"
     assert f'{BOX} value="yes" checked' in (await visitor.get(page)).text
+    assert await shown_to_the_team(site) == (True, True)
     await visitor.http.post(page, data={"action": "save"})
     assert not (await site.services.subscriptions.get("news", ANN)).tracking
+    assert await shown_to_the_team(site) == (False, False)
     await visitor.http.post(page, data={"action": "save", "tracking": "yes"})
     file = await visitor.http.post(page, data={"action": "download"})
     assert json.loads(file.text)["subscription"]["tracking"] is True
@@ -88,4 +103,4 @@ async def test_the_preview_of_the_sign_up_page_and_the_html_form_have_the_box(
 ) -> None:
     admin = await site.user()
     page = await admin.get("/lists/news/signup-page")
-    assert page.text.count("You may record, for me personally, which of these emails I open") == 2
+    assert page.text.count("I agree that you may record which of these emails I open") == 2

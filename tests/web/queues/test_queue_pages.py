@@ -62,7 +62,7 @@ async def test_every_queue_has_a_page_however_it_is_called(site: Site) -> None:
         assert await bodies(site, name) == ["a <b>body</b>", "more"]
 
 
-async def test_the_index_shows_depth_and_what_was_put_aside(site: Site) -> None:
+async def test_the_index_shows_lengths_and_failed_messages(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     assert "No queues yet" in (await user.get("/queues")).text
     await site.services.apps.add(APP)
@@ -117,7 +117,7 @@ async def test_a_slow_redrive_is_not_started_twice(site: Site) -> None:
     assert "already being redriven" in again.text
 
 
-async def test_a_rate_that_is_none_is_refused(site: Site) -> None:
+async def test_an_invalid_rate_is_refused(site: Site) -> None:
     user = await site.user(Role.EDITOR)
     await site.services.store.queue("q;poison").put("x")
     for rate in ("0", "-1", "nan", "inf", "fast", "1e99"):
@@ -223,7 +223,10 @@ async def test_an_application_is_paused_resumed_restarted_and_changed(site: Site
     await site.services.apps.add(msgspec.structs.replace(APP, origin="command line"))
     user = await site.user()
     form = {"path": APP.path}
-    assert "paused" in await user.said(await user.post("/apps/pause", form))
+    assert "resumed" in await user.undo(await user.post("/apps/pause", form))
+    assert not (await site.services.apps.state(APP.path)).control.is_paused
+    await user.said(await user.post("/apps/pause", form))
+    assert "paused" in await user.undo(await user.post("/apps/resume", form))
     shown = await text(user, "/apps")
     assert "Its messages wait until it is resumed" in shown
     await user.said(await user.post("/apps/resume", form))

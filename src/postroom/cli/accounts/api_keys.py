@@ -29,7 +29,7 @@ def apikeys() -> None:
     "scopes",
     multiple=True,
     type=click.Choice(_SCOPES),
-    help="What it may do; repeatable. [default: everything]",
+    help="What it may do; can be repeated. [default: everything]",
 )
 @click.option(
     "--only-lists",
@@ -82,11 +82,15 @@ def ls(settings: Settings, as_json: bool) -> None:
 
 @apikeys.command()
 @click.argument("key_id", metavar="ID")
+@output.json_option
 @with_settings
-def revoke(settings: Settings, key_id: str) -> None:
+def revoke(settings: Settings, key_id: str, as_json: bool) -> None:
     """Revoke a key. `ls` shows its ID."""
     call(settings, lambda s: s.keys.revoke(key_id))
-    output.say(f"Key {key_id} revoked.")
+    if as_json:
+        output.print_json({"id": key_id, "revoked": True})
+    else:
+        output.say(f"Key {key_id} revoked.")
 
 
 def _scopes(key: ApiKey) -> str:

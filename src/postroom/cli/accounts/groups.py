@@ -63,7 +63,7 @@ def add(settings: Settings, name: str, email: str) -> None:
 @click.argument("email")
 @with_settings
 def drop(settings: Settings, name: str, email: str) -> None:
-    """End a user's membership in a group."""
+    """Remove a user from a group."""
     call(settings, lambda s: s.groups.drop(name, email))
     output.say(f"{email} removed from {name}.")
 

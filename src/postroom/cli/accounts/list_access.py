@@ -80,11 +80,11 @@ def grant(
 def revoke(settings: Settings, who: str, list_name: str) -> None:
     """Take away all rights on a list. Rights that a role gives remain."""
     found = call(settings, lambda s: _set(s, who, list_name, ()))
-    output.say(f"{found.principal} has no rights of their own on {found.list_name} any more.")
+    output.say(f"{found.principal} no longer has individual rights on {found.list_name}.")
 
 
 async def _set(services: Services, who: str, list_name: str, rights: tuple[str, ...]) -> ListGrant:
-    from postroom.domain.audience.list_rights import parse_rights
+    from postroom.domain.audience.lists.list_rights import parse_rights
     from postroom.services.accounts.list_grants import ListGrant
 
     keys = frozenset(each.principal for each in await services.keys.all())

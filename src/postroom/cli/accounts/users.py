@@ -36,7 +36,7 @@ def users() -> None:
 def add(
     settings: Settings, email: str, role: str, password_stdin: bool, send: bool, as_json: bool
 ) -> None:
-    """Add a user, or print an invitation link for them to choose a password.
+    """Add a user, or print an invitation link.
 
     The link works once, for seven days. A password is never an argument: others could see it.
     """

@@ -31,12 +31,14 @@ def bounces() -> None:
 @output.json_option
 @with_settings
 def receive(settings: Settings, recipient: str, as_json: bool) -> None:
-    """Store and queue an email from standard input, for a mail server that pipes bounces.
+    """Store and queue a bounce from standard input.
+
+    For mail servers that pipe bounces to a program.
 
     Exits with status 75 (try again later) if the store cannot be used: Postfix, Exim and sendmail
     then keep the email and run the command again.
     """
-    from postroom.domain.messages.bounces import BounceSource
+    from postroom.domain.messages.delivery.bounces import BounceSource
     from postroom.services.audience.bounces.intake import LARGEST, BounceIntake
     from postroom.storage import StoreError
 

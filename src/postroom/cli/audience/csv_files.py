@@ -21,7 +21,7 @@ from postroom.cli.support import output
 from postroom.cli.support.output import STANDARD, FileError, written
 from postroom.cli.support.running import call, read_pairs, with_settings
 from postroom.folders import open_private
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.columns.dates import DateOrder
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import describe_import
 
@@ -39,12 +39,12 @@ _OPTIONS = (
     click.option(
         "--verified",
         is_flag=True,
-        help="Mark subscribers as verified unless their line says otherwise.",
+        help="Import subscribers as confirmed unless their row says otherwise.",
     ),
     click.option(
         "--even-unsubscribed",
         is_flag=True,
-        help="Re-subscribe people who unsubscribed. Only if they asked you to.",
+        help="Re-subscribe people who unsubscribed. Use it only if they asked you to.",
     ),
     click.option(
         "--existing",
@@ -56,7 +56,7 @@ _OPTIONS = (
     ),
     click.option("--create-fields", is_flag=True, help="Create text fields for unknown columns."),
     click.option(
-        "--dry-run", is_flag=True, help="Show what the import would do, and write nothing."
+        "--dry-run", is_flag=True, help="Show what the import would do without changing anything."
     ),
     click.option(
         "--rejected",
@@ -70,15 +70,15 @@ _OPTIONS = (
         metavar="NAME=USE",
         multiple=True,
         help="What a column is used for: skip, address, status, note, foreign_id (the id in old"
-        " unsubscribe links), field:NAME, new:text, new:choices and so on. Repeatable.",
+        " unsubscribe links), field:NAME, new:text, new:choices and so on. Can be repeated.",
     ),
     click.option(
         "--date-order",
         type=click.Choice([each.value for each in DateOrder]),
         default=DateOrder.YEAR_FIRST.value,
         show_default=True,
-        help="How dates such as 2/3/2026 are read. With year_first, their lines are rejected;"
-        " 2026-01-31 and 31.1.2026 are understood in any order.",
+        help="How dates such as 2/3/2026 are read. With year_first, rows with such dates are"
+        " rejected; 2026-01-31 and 31.1.2026 are understood in any order.",
     ),
 )
 
@@ -126,8 +126,8 @@ def import_file(
     'cleaned' and 'bounced' suppress it. Columns named like fields of the list are imported
     into them. --dry-run shows what each column is used for and what would happen.
 
-    Exports of Mailchimp (also the whole zip archive), listmonk, Substack, Ghost, Buttondown, Brevo,
-    phpList and Keila are recognised: people who unsubscribed or were blocked there keep that
+    Exports of Mailchimp (including the whole zip archive), listmonk, Substack, Ghost, Buttondown,
+    Brevo, phpList and Keila are recognised: people who unsubscribed or were blocked there keep that
     status.
 
     Existing subscribers are updated with what their line says. People who unsubscribed from the
@@ -209,7 +209,9 @@ def run_import(
 def export_list(
     settings: Settings, list_name: str, target: str, as_json: bool, segment: str
 ) -> None:
-    """Export the subscribers of a list to a CSV file, with their fields, sorted by address.
+    """Export the subscribers of a list to a CSV file.
+
+    They are sorted by address; each field is a column.
 
     Without FILE, to standard output. Importing the file again changes nothing; in another list,
     blocked addresses stay blocked. Cells that a spreadsheet would interpret as a formula start with
@@ -263,6 +265,8 @@ def _show_report(
         output.say(f"Addresses {what}suppressed: {report.suppressed:,}")
     if report.tool:
         output.say(f"Recognised as an export of {report.tool}.")
+    if report.warning:
+        output.say(f"Warning: {report.warning}")
     if report.created_fields:
         output.say(f"Fields {what}created: {', '.join(report.created_fields)}")
     if report.ignored_columns:

@@ -8,12 +8,12 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.domain.audience.list_emails import ListEmailKind
+from postroom.domain.audience.lists.list_emails import ListEmailKind
 from postroom.domain.languages import LANGUAGES
 from postroom.services.resources.audience import describe_list_email
 
 if TYPE_CHECKING:
-    from postroom.domain.audience.lists import MailingList
+    from postroom.domain.audience.lists.lists import MailingList
     from postroom.settings import Settings
 
 _LIST = click.argument("list_name", metavar="LIST")

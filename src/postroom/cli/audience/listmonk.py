@@ -10,7 +10,7 @@ import click
 from postroom.cli.audience.csv_files import ImportChoices, import_options, run_import
 from postroom.cli.support import output
 from postroom.cli.support.running import read_pairs, with_settings
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.columns.dates import DateOrder
 from postroom.services.audience.files.import_report import Existing
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def import_listmonk(
     date_order: str,
     as_json: bool,
 ) -> None:
-    """Import the subscribers of a listmonk list, with their states, through its API.
+    """Import a listmonk list through its API.
+
+    Subscribers keep their states.
 
     URL is the address of listmonk, such as https://listmonk.example.org; it may be a private one.
     The API user needs the permissions lists:get_all and subscribers:get. The token is not stored.
@@ -60,8 +62,8 @@ def import_listmonk(
 
     People who unsubscribed from the list, and disabled ones, are recorded as unsubscribed;
     blocklisted ones are blocked. Those of a single opt-in list who never confirmed are confirmed
-    only with --verified. Attributes named like fields fill them; --create-fields keeps the others.
-    listmonk's unsubscribe links can keep working: see the guide 'Old unsubscribe links'.
+    only with --verified. Attributes named like fields fill them; --create-fields creates fields for
+    the rest. listmonk's unsubscribe links can keep working: see the guide 'Old unsubscribe links'.
     """
     from postroom.services.audience.listmonk.listmonk_api import (
         ListmonkAccount,

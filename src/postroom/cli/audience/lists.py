@@ -10,14 +10,14 @@ import click
 from postroom.cli.audience.list_emails import list_email
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
-from postroom.domain.audience.list_property import Input, ListProperty
-from postroom.domain.audience.lists import PROPERTIES
+from postroom.domain.audience.lists.list_property import Input, ListProperty
+from postroom.domain.audience.lists.lists import PROPERTIES
 from postroom.services.resources.audience import describe_list
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from postroom.domain.audience.lists import MailingList
+    from postroom.domain.audience.lists.lists import MailingList
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -89,21 +89,21 @@ def create(
 @with_settings
 def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None:
     """Show all lists, sorted by name."""
-    page = call(settings, lambda s: s.lists.page(limit=limit, after=after))
+    found = call(settings, lambda s: s.lists.slice(limit=limit, after=after))
     if as_json:
-        output.print_items(map(describe_list, page.lists), page.next)
+        output.print_items(map(describe_list, found.lists), found.next)
         return
-    if not page.lists:
+    if not found.lists:
         output.note(
             f"No lists in {place_of_store(settings)}. Create one with: postroom list create"
         )
         return
     rows = [
         (each.name, output.plain(each.description), each.from_address, output.when(each.created_at))
-        for each in page.lists
+        for each in found.lists
     ]
     output.console().print(output.table(("list", "description", "from", "created"), rows))
-    output.more(page.next, "postroom list ls")
+    output.more(found.next, "postroom list ls")
 
 
 @lists.command()
@@ -128,7 +128,7 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def edit(settings: Settings, name: str, as_json: bool, **changes: Any) -> None:
-    """Change a list. Options that you omit keep their values; an empty text clears one."""
+    """Change a list. Options that you omit stay as they are; an empty text clears one."""
     if all(value is None for value in changes.values()):
         raise click.UsageError("nothing to change: give at least one option, such as --description")
     saved = call(settings, lambda s: s.lists.edit(name, **changes))

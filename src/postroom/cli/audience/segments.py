@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group("segment")
 def segments() -> None:
-    """Manage the segments of a list: named rules that select subscribers."""
+    """Manage segments: named rules that select subscribers."""
 
 
 @segments.command()
@@ -31,7 +31,9 @@ def segments() -> None:
 @output.json_option
 @with_settings
 def create(settings: Settings, list_name: str, name: str, rule: str, as_json: bool) -> None:
-    """Create a segment: postroom segment create news berlin 'city = "Berlin"'."""
+    """Create a segment.
+
+    For example: postroom segment create news berlin 'city = "Berlin"'"""
     created = call(settings, lambda s: s.segments.create(list_name, name, rule))
     _show(created, as_json, f"Segment {name} created.")
 
@@ -43,16 +45,16 @@ def create(settings: Settings, list_name: str, name: str, rule: str, as_json: bo
 @with_settings
 def ls(settings: Settings, list_name: str, limit: int, after: str | None, as_json: bool) -> None:
     """Show the segments of a list, sorted by name."""
-    page = call(settings, lambda s: s.segments.page(list_name, limit=limit, after=after))
+    found = call(settings, lambda s: s.segments.slice(list_name, limit=limit, after=after))
     if as_json:
-        output.print_items(map(describe_segment, page.segments), page.next)
+        output.print_items(map(describe_segment, found.segments), found.next)
         return
-    if not page.segments:
+    if not found.segments:
         output.note(f"No segments. Create one with: postroom segment create {list_name} NAME RULE")
         return
-    rows = [(each.name, output.plain(each.rule)) for each in page.segments]
+    rows = [(each.name, output.plain(each.rule)) for each in found.segments]
     output.console().print(output.table(("segment", "rule"), rows))
-    output.more(page.next, f"postroom segment ls {list_name}")
+    output.more(found.next, f"postroom segment ls {list_name}")
 
 
 @segments.command()
@@ -129,7 +131,9 @@ def explain(settings: Settings, list_name: str, name: str, email: str, as_json: 
     output.say(f"{found.email} {state} the segment {name}:")
     for each in found.reasons:
         sign = "✓" if each.holds else "✗"
-        output.console().print(output.plain(f"{'  ' * (each.depth + 1)}{sign} {each.text}"))
+        value = "" if each.value is None else f" ({each.value or 'empty'})"
+        line = f"{'  ' * (each.depth + 1)}{sign} {each.text}{value}"
+        output.console().print(output.plain(line))
 
 
 def _show(segment: Segment, as_json: bool, news: str | None) -> None:

@@ -1,27 +1,22 @@
-"""`postroom subscriber` and `postroom trace`."""
+"""`postroom subscriber`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.audience.csv_files import export_list, import_file
+from postroom.cli.audience.inactive import remove_inactive
 from postroom.cli.audience.listmonk import import_listmonk
+from postroom.cli.audience.personal_data import erase, export_data, shown_state
 from postroom.cli.support import output
 from postroom.cli.support.running import call, read_pairs, with_settings
-from postroom.domain.audience.consent import BY_COMMAND, ConsentAction, details_of
+from postroom.domain.audience.consent import BY_COMMAND
 from postroom.services.resources.audience import describe_subscriber
-from postroom.services.resources.personal_data import describe_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from rich.text import Text
-
-    from postroom.domain.audience.lists import Subscriber
-    from postroom.services.audience.consent.consent_ledger import ConsentHistory
-    from postroom.services.audience.suppression.bounce_history import RecordedBounce
+    from postroom.domain.audience.lists.lists import Subscriber
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -32,7 +27,7 @@ _field_option = click.option(
     "fields",
     metavar="NAME=VALUE",
     multiple=True,
-    help="The value of a field. Repeatable; an empty value removes it.",
+    help="The value of a field. An empty value removes it. Can be repeated.",
 )
 
 
@@ -44,6 +39,9 @@ def subscribers() -> None:
 subscribers.add_command(import_file)
 subscribers.add_command(import_listmonk)
 subscribers.add_command(export_list)
+subscribers.add_command(remove_inactive)
+subscribers.add_command(export_data)
+subscribers.add_command(erase)
 
 
 @subscribers.command()
@@ -61,7 +59,7 @@ def add(
     fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add an address to a list. Only verified subscribers get messages (see `ask`)."""
+    """Add an address to a list. Only confirmed subscribers get messages (see `ask`)."""
     texts = read_pairs(fields, "--field")
 
     async def work(services: Services) -> Subscriber:
@@ -112,7 +110,7 @@ def ls(
 
     async def find(services: Services) -> SubscriberSlice | FoundSubscribers:
         if not contains:
-            return await services.subscriptions.page(
+            return await services.subscriptions.slice(
                 list_name, verified=verified, prefix=prefix, limit=limit, after=after
             )
         state = None
@@ -134,10 +132,10 @@ def ls(
         output.print_items(items, page.next)
         return
     if not page.subscribers:
-        output.note("There are none.")
+        output.note("None.")
         return
     rows = [
-        (output.plain(each.address), _state_of(each), output.when(each.created_at))
+        (output.plain(each.address), shown_state(each), output.when(each.created_at))
         for each in page.subscribers
     ]
     output.console().print(output.table(("address", "state", "since"), rows))
@@ -158,8 +156,9 @@ def show(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
 @click.argument("list_name", metavar="LIST")
 @click.argument("email")
 @click.option("--verify/--unverify", "verified", default=None, help="Whether they get messages.")
-@click.option("--block", "blocked", metavar="REASON", help="Send them nothing, for this reason.")
-@click.option("--unblock", is_flag=True, help="Send to them again.")
+@click.option("--block", "blocked", metavar="REASON", help="Stop sending to them, for this reason.")
+@click.option("--unblock", is_flag=True, help="Resume sending to them.")
+@click.option("--note", help="A note that only your team sees. An empty one removes it.")
 @_field_option
 @output.json_option
 @with_settings
@@ -170,17 +169,19 @@ def edit(
     verified: bool | None,
     blocked: str | None,
     unblock: bool,
+    note: str | None,
     fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Verify, unverify, block or unblock a subscriber, or change their fields."""
+    """Verify or block a subscriber, or change fields or note."""
     if blocked is not None and unblock:
         raise click.UsageError("give --block or --unblock, not both")
     if blocked is not None and not blocked.strip():
         raise click.UsageError("--block needs a reason")
-    if verified is None and blocked is None and not unblock and not fields:
+    if verified is None and blocked is None and note is None and not unblock and not fields:
         raise click.UsageError(
-            "nothing to change: give --verify, --unverify, --block REASON, --unblock or --field"
+            "nothing to change: give --verify, --unverify, --block REASON, --unblock, --note"
+            " or --field"
         )
     texts = read_pairs(fields, "--field")
 
@@ -192,6 +193,7 @@ def edit(
             verified=verified,
             blocked="" if unblock else blocked,
             attributes={**dict.fromkeys(texts), **parsed} if texts else None,
+            note=note,
             source=BY_COMMAND,
         )
 
@@ -253,9 +255,10 @@ def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> Non
             {
                 "list": subscriber.list_name,
                 "address": output.plain(subscriber.address),
-                "state": _state_of(subscriber),
+                "state": shown_state(subscriber),
                 "since": output.when(subscriber.created_at),
                 "verified": output.when(subscriber.verified_at),
+                **_further_details(subscriber),
                 **{
                     name: output.plain(_shown_value(value))
                     for name, value in subscriber.attributes.items()
@@ -266,121 +269,20 @@ def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> Non
     )
 
 
+def _further_details(subscriber: Subscriber) -> dict[str, Any]:
+    """Return the details that few subscribers have."""
+    texts = {
+        "formerly": ", ".join(subscriber.former_addresses),
+        "consent": subscriber.consent,
+        "tracking": "agreed" if subscriber.tracking else "",
+        "note": subscriber.note,
+    }
+    paused = {"paused until": output.when(subscriber.paused_until)}
+    return {
+        **(paused if subscriber.paused_until else {}),
+        **{name: output.plain(text) for name, text in texts.items() if text},
+    }
+
+
 def _shown_value(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _state_of(subscriber: Subscriber) -> Text:
-    from rich.text import Text
-
-    if subscriber.blocked:
-        return Text("blocked: ", "red") + output.plain(subscriber.blocked)
-    return Text("verified", "green") if subscriber.verified else Text("not verified", "yellow")
-
-
-@click.command()
-@click.argument("address")
-@output.json_option
-@with_settings
-def trace(settings: Settings, address: str, as_json: bool) -> None:
-    """Show everything that happened to one address.
-
-    Its lists, the lists it left, its entries in the consent ledger, and for each message, newest
-    first, the outcome of the email to it with the mail server's reply.
-    """
-    found = call(settings, lambda s: s.tracing.trace(address))
-    if as_json:
-        output.print_json(describe_trace(found))
-        return
-    console = output.console()
-    if found.subscriptions:
-        lists = [
-            (s.list_name, _state_of(s), output.when(s.created_at)) for s in found.subscriptions
-        ]
-        console.print(output.table(("list", "state", "since"), lists))
-    else:
-        output.say(f"{found.address} is on no list.")
-    for former in found.former:
-        output.say(f"Formerly {former.key} on {former.list_name}.")
-    for moved in found.moved:
-        output.say(f"Changed to {moved.address} on {moved.list_name}.")
-    for each in found.suppressions:
-        output.say(f"Suppressed on {each.list_name or 'every list'}: {each.reason}.")
-    for left in found.departures:
-        output.say(f"Unsubscribed from {left.list_name} on {output.when(left.left_at)}.")
-    console.print()
-    if found.consent:
-        entries = [entry for each in found.consent for entry in _consent(each)]
-        console.print(output.table(("list", "time", "consent", "origin"), entries))
-        console.print()
-    if not found.emails:
-        output.say("No emails to this address.")
-        return
-    emails = [
-        (
-            output.when(message.scheduled_at),
-            output.plain(message.subject),
-            output.state(email.outcome.value),
-            output.plain(email.reply),
-            output.plain(_bounces(found.bounces.get(message.ref, ()))),
-        )
-        for message, email in found.emails
-    ]
-    heads = ("scheduled", "message", "outcome", "mail server's reply")
-    if found.bounces:
-        console.print(output.table((*heads, "bounces"), emails))
-    else:
-        console.print(output.table(heads, [each[:-1] for each in emails]))
-
-
-def _consent(history: ConsentHistory) -> Iterator[tuple[str, str, str, Text]]:
-    name = history.list_name
-    if (first := history.imported) is not None:
-        yield name, output.when(first.at), ConsentAction.IMPORTED.value, output.plain(first.origin)
-    for each in history.entries:
-        yield name, output.when(each.at), each.act.value, output.plain(details_of(each).origin)
-
-
-def _bounces(bounces: Iterable[RecordedBounce]) -> str:
-    return "; ".join(f"{each.kind}: {each.diagnostic}" for each in bounces)
-
-
-@subscribers.command("export-data")
-@click.argument("email")
-@output.json_option
-@with_settings
-def export_data(settings: Settings, email: str, as_json: bool) -> None:
-    """Print everything that is stored about an address, as JSON."""
-    del as_json  # always JSON
-    output.print_json(describe_trace(call(settings, lambda s: s.tracing.trace(email))))
-
-
-@subscribers.command()
-@click.argument("email")
-@output.yes_option
-@output.json_option
-@with_settings
-def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
-    """Erase an address from all lists, the consent ledger and the records of messages.
-
-    The entries and records stay without the person, so that the ledger can be verified and totals
-    stay correct. An interrupted erasure is finished by the scheduler.
-    """
-    output.confirm(f"Erase {email} permanently?", yes=yes)
-    done = call(settings, lambda s: s.personal_data.erase(email))
-    if as_json:
-        output.print_json(
-            {
-                "email": done.address,
-                "lists": done.lists,
-                "emails": done.emails,
-                "waiting": done.waiting,
-            }
-        )
-        return
-    output.say(f"{done.address} erased from {output.counted(len(done.lists), 'list')}.")
-    output.say(f"Email records changed: {done.emails:,}.")
-    for ref in done.waiting:
-        output.say(
-            f"Message {ref} is unfinished and skips this address. Its records are erased later."
-        )

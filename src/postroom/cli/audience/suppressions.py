@@ -14,7 +14,7 @@ from postroom.cli.support import output
 from postroom.cli.support.output import STANDARD, FileError, written
 from postroom.cli.support.running import call, with_settings
 from postroom.domain.audience.suppressions import end_of_day
-from postroom.services.resources.suppressions import (
+from postroom.services.resources.deliverability.suppressions import (
     describe_suppression,
     describe_suppression_import,
 )
@@ -40,13 +40,13 @@ def suppressions() -> None:
 
 @suppressions.command()
 @click.argument("email")
-@click.option("--reason", default="request", show_default=True, help="Why.")
+@click.option("--reason", default="request", show_default=True, help="Why it is suppressed.")
 @list_option
 @click.option(
     "--until",
     metavar="DAY",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="The last day, in UTC, such as 2027-01-31. [default: until somebody lifts it]",
+    help="The last day, in UTC, such as 2027-01-31. [default: until someone lifts it]",
 )
 @output.json_option
 @with_settings
@@ -76,11 +76,11 @@ def add(
 @with_settings
 def ls(settings: Settings, contains: str, limit: int, after: str | None, as_json: bool) -> None:
     """Show suppressed addresses, newest first."""
-    page = call(
-        settings, lambda s: s.suppressions.page(contains=contains, limit=limit, after=after)
+    found = call(
+        settings, lambda s: s.suppressions.slice(contains=contains, limit=limit, after=after)
     )
     if as_json:
-        output.print_items(map(describe_suppression, page.suppressions), page.next)
+        output.print_items(map(describe_suppression, found.suppressions), found.next)
         return
     rows = [
         (
@@ -90,13 +90,13 @@ def ls(settings: Settings, contains: str, limit: int, after: str | None, as_json
             output.when(each.created_at),
             output.when(each.expires_at) if each.expires_at else "",
         )
-        for each in page.suppressions
+        for each in found.suppressions
     ]
     if not rows:
         output.note("No suppressed addresses.")
         return
     output.console().print(output.table(("address", "on", "reason", "since", "until"), rows))
-    output.more(page.next, "postroom suppression ls")
+    output.more(found.next, "postroom suppression ls")
 
 
 @suppressions.command()

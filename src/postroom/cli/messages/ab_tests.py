@@ -11,12 +11,12 @@ import click
 from postroom.cli.messages.options import AUTHOR, read_moment
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.domain.messages.ab_tests import SHARE, WAIT_MINUTES
+from postroom.domain.messages.waves.ab_tests import SHARE, WAIT_MINUTES
 from postroom.domain.units import parse_duration, show_duration
 from postroom.services.resources.ab_tests import describe_ab_test
 
 if TYPE_CHECKING:
-    from postroom.domain.messages.ab_tests import AbTest
+    from postroom.domain.messages.waves.ab_tests import AbTest
     from postroom.services.audience.results.ab_views import AbView
     from postroom.services.resources.ab_tests import AbTestResource
     from postroom.settings import Settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group("ab-test")
 def ab_test() -> None:
-    """Send variants to a share of an audience, and the best one to the rest."""
+    """Send variants to some recipients, and the best one to the rest."""
 
 
 @ab_test.command()
@@ -37,9 +37,9 @@ def ab_test() -> None:
 def add(
     settings: Settings, ref: str, subject: str | None, from_name: str | None, as_json: bool
 ) -> None:
-    """Add a variant to a draft. The variant is a draft of its own, which can be edited.
+    """Add a variant to a draft. The variant is a separate draft, which can be edited.
 
-    The first variant is the draft itself. There can be three others.
+    The first variant is the draft itself. You can add three more.
     """
 
     async def work(services: Services) -> AbView:
@@ -126,7 +126,9 @@ def show(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def winner(settings: Settings, ref: str, variant: str, as_json: bool) -> None:
-    """End a test now, and send a variant (a letter or a reference) to the rest."""
+    """End a test now, and send one variant to the rest.
+
+    The variant is given by its letter or reference."""
 
     async def work(services: Services) -> AbTest:
         test = await services.ab_tests.get(ref)
@@ -157,7 +159,7 @@ def _change(
     done: str,
     as_json: bool,
 ) -> None:
-    """Change a test, say so, and show it."""
+    """Change a test, confirm the change, and show the test."""
 
     async def change(services: Services) -> AbView:
         return await services.ab_tests.view(await work(services))
@@ -193,18 +195,22 @@ def _show(view: AbView, as_json: bool) -> None:
     output.console().print(output.table(headings, rows))
 
 
+def _percent(confidence: float) -> str:
+    return "over 99.9%" if confidence > 99.9 else f"{confidence:.1f}%"
+
+
 def _lines(found: AbTestResource) -> dict[str, Any]:
-    """Return what a test says about itself, with names for people."""
+    """Return the properties of a test under readable names."""
     letters = {each.ref: each.letter for each in found.variants}
     lines: dict[str, Any] = {
         "state": found.state.value,
-        "share": f"{found.share} %",
-        "wait": f"{found.wait_minutes:,} minutes",
+        "share": f"{found.share}%",
+        "wait": show_duration(timedelta(minutes=found.wait_minutes)),
     }
     if found.decides_at:
         lines["decides"] = found.decides_at
     if found.best:
-        by = f"by {found.criterion}, {found.confidence:.1f} % confidence"
+        by = f"by {found.criterion}, {_percent(found.confidence)} confidence"
         lines["best so far" if found.decided_at is None else "best"] = f"{found.best} ({by})"
     if found.decided_at:
         chosen = f" (chosen by {found.chosen_by})" if found.chosen_by else ""

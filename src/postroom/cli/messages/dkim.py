@@ -9,10 +9,10 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.services.resources.dkim_keys import describe_dkim_key
+from postroom.services.resources.deliverability.sending_domains import describe_dkim_key
 
 if TYPE_CHECKING:
-    from postroom.domain.messages.dkim_keys import DkimKey
+    from postroom.domain.messages.delivery.dkim_keys import DkimKey
     from postroom.services.messages.domains.record_findings import RecordFinding
     from postroom.settings import Settings
     from postroom.wiring import Services
@@ -51,8 +51,8 @@ def create(settings: Settings, domain: str, algorithm: str, selector: str, as_js
 @output.json_option
 @with_settings
 def rotate(settings: Settings, domain: str, as_json: bool) -> None:
-    """Create a successor of each key that signs for a domain. The old keys sign until it is
-    activated."""
+    """Create a successor for each key that signs for a domain. The old key keeps signing until its
+    successor is activated."""
     keys = call(settings, lambda s: s.dkim_keys.rotate(domain))
     if as_json:
         output.print_items(map(describe_dkim_key, keys))
@@ -76,7 +76,7 @@ def ls(settings: Settings, domain: str | None, as_json: bool) -> None:
         output.print_items(map(describe_dkim_key, found))
         return
     if not found:
-        output.note("No DKIM keys: your mail server signs, or nothing does.")
+        output.note("No DKIM keys: emails are signed by your mail server, or not at all.")
         return
     rows = [
         (each.domain, each.selector, each.algorithm, each.state, output.when(each.changed_at))
@@ -130,7 +130,7 @@ def show(settings: Settings, domain: str, selector: str, as_json: bool) -> None:
 def activate(
     settings: Settings, domain: str, selector: str, without_check: bool, as_json: bool
 ) -> None:
-    """Sign with this key from now on. One of the same algorithm that signed is retired."""
+    """Sign with this key from now on. The previous key of the same algorithm is retired."""
     from postroom.domain.errors import NotNow
     from postroom.wiring import make_domain_checks
 
@@ -152,7 +152,7 @@ def activate(
 @output.json_option
 @with_settings
 def deactivate(settings: Settings, domain: str, selector: str, as_json: bool) -> None:
-    """Stop signing with this key. Keep its DNS record for a week: emails are still under way."""
+    """Stop signing with this key. Keep its DNS record for a week: emails are still in transit."""
     key = call(settings, lambda s: s.dkim_keys.deactivate(domain, selector))
     _show_changed(key, as_json, f"{key.selector} no longer signs for {key.domain}.")
 

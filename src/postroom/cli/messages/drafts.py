@@ -1,4 +1,5 @@
-"""`postroom message schedule`, `unschedule`, `duplicate`, `follow-up`, `preflight` and `test`."""
+"""`postroom message schedule`, `unschedule`, `duplicate`, `follow-up`, `win-back`, `preflight` and
+`test`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from postroom.cli.messages.options import AUTHOR, read_moment
 from postroom.cli.messages.recipients import confirm_recipients, recipients_options
 from postroom.cli.messages.watching import MessageView, read_state, show_message
 from postroom.cli.support import output
+from postroom.cli.support.inactivity import inactive_days_option
 from postroom.cli.support.running import call, with_settings
 from postroom.errors import PostroomError
 from postroom.services.resources.messages import (
@@ -50,8 +52,8 @@ def schedule(
 ) -> None:
     """Schedule a draft. A time in the past means now.
 
-    On a terminal, the number of recipients has to be confirmed; otherwise it is only printed, to
-    standard error.
+    On a terminal, it asks you to confirm the number of recipients; otherwise it prints the number
+    to standard error.
     """
     from postroom.domain.messages.messages import MessageStatus, has_passed
 
@@ -133,7 +135,9 @@ def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def follow_up(settings: Settings, ref: str, subject: str, to: str, as_json: bool) -> None:
-    """Create a draft with the content of a sent message, for a part of its audience.
+    """Create a draft that sends a message again.
+
+    It has the content of the sent message and goes to a part of its audience.
 
     With --to new, it goes to everyone in the audience who has not received the message, such as new
     subscribers. With --to unclicked, it goes to everyone who received it and is not known to have
@@ -144,6 +148,28 @@ def follow_up(settings: Settings, ref: str, subject: str, to: str, as_json: bool
         from postroom.services.audience.targeting.follow_ups import FollowUp
 
         made = await services.follow_ups.create(ref, FollowUp(to), subject, AUTHOR)
+        return await read_state(services, made.ref)
+
+    made = call(settings, work)
+    if not as_json:
+        output.say(f"Draft {made.message.ref} created.")
+    show_message(made, as_json)
+
+
+@click.command("win-back")
+@click.argument("list_name", metavar="LIST")
+@inactive_days_option
+@output.json_option
+@with_settings
+def win_back(settings: Settings, list_name: str, days: str, as_json: bool) -> None:
+    """Create a draft to the inactive subscribers of a list.
+
+    They are those who agreed to personal tracking and have neither opened nor clicked an email for
+    a while. Those who open the message or click its link are active again.
+    """
+
+    async def work(services: Services) -> MessageView:
+        made = await services.inactive.win_back(list_name, int(days), AUTHOR)
         return await read_state(services, made.ref)
 
     made = call(settings, work)

@@ -34,7 +34,7 @@ def emails(
     after: str,
     as_json: bool,
 ) -> None:
-    """Show the outcome of each email of a message, with the mail server's reply."""
+    """Show the outcome of each email of a message."""
 
     async def work(services: Services) -> int:
         from postroom.domain.messages.emails import EmailOutcome
@@ -92,7 +92,7 @@ def decide(
         from postroom.domain.audience.addresses import parse_address
 
         message = await services.messages.get(ref)
-        await services.doubts.decide(message, parse_address(address), was_sent=was_sent)
+        await services.in_doubt.decide(message, parse_address(address), was_sent=was_sent)
         return await _find(services, ref, address)
 
     _show_one(call(settings, work), as_json)

@@ -15,27 +15,22 @@ from postroom.cli.messages.drafts import (
     schedule,
     test,
     unschedule,
+    win_back,
 )
 from postroom.cli.messages.emails import decide, email, emails
+from postroom.cli.messages.message_life import cancel, pause, resume, retry, try_now
 from postroom.cli.messages.message_results_command import people, results
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
+    GivenOptions,
     attach_files,
-    attach_option,
-    audience_options,
-    canary_option,
     content_change,
-    given_audience,
-    lines_options,
-    local_time_option,
-    published_option,
     read_bodies,
     read_files,
     read_moment,
-    read_source,
+    shared_options,
     source_options,
-    track_option,
 )
 from postroom.cli.messages.recipients import confirm_recipients, recipients_options
 from postroom.cli.messages.watching import (
@@ -53,6 +48,7 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
+    from postroom.services.messages.drafts.draft_contents import ContentChange
     from postroom.services.messages.message_rows import MessageSlice
     from postroom.services.messages.message_times import NewestMessages
     from postroom.settings import Settings
@@ -65,8 +61,8 @@ def messages() -> None:
 
 
 for command in (
-    schedule, unschedule, duplicate, follow_up, preflight, test, ab_test, emails, email, decide,
-    results, people,
+    schedule, unschedule, duplicate, follow_up, win_back, preflight, test, ab_test, pause, resume,
+    cancel, retry, try_now, emails, email, decide, results, people,
 ):  # fmt: skip
     messages.add_command(command)
 
@@ -75,8 +71,6 @@ for command in (
 @click.argument("list_name", metavar="LIST", required=False)
 @click.option("--draft", is_flag=True, help="Keep it as a draft, which may be incomplete.")
 @click.option("--subject", help="Required, except in a draft.")
-@audience_options
-@lines_options
 @source_options
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
 @click.option(
@@ -88,11 +82,7 @@ for command in (
     callback=read_moment,
     help="When to send it, in ISO 8601. [default: now]",
 )
-@track_option
-@published_option
-@canary_option
-@local_time_option
-@attach_option
+@shared_options
 @recipients_options
 @output.json_option
 @with_settings
@@ -101,29 +91,20 @@ def create(
     list_name: str | None,
     draft: bool,
     subject: str | None,
-    segment: str | None,
-    exclude_lists: tuple[str, ...],
-    exclude_segments: tuple[str, ...],
-    more_lists: tuple[str, ...],
-    preheader: str | None,
-    from_name: str | None,
-    reply_to: str | None,
+    given: GivenOptions,
     body_format: str | None,
     body: str | None,
     template: str | None,
     html: str | None,
     text: str | None,
     at: datetime | None,
-    track: str | None,
-    published: bool | None,
-    canary: str | None,
-    local_time: bool | None,
-    attach: tuple[str, ...],
     yes: bool,
     require_recipients: bool,
     as_json: bool,
 ) -> None:
-    """Schedule a message to the verified subscribers of a list, or keep it as a draft.
+    """Schedule a message, or keep it as a draft.
+
+    It goes to the confirmed subscribers of the list.
 
     With --also-list, subscribers of that list get it, too. With --segment, only those in the
     segment when sending starts get it.
@@ -133,12 +114,10 @@ def create(
     which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past
     means now; a time without a zone is local.
 
-    On a terminal, the number of recipients has to be confirmed; otherwise it is only printed, to
-    standard error.
+    On a terminal, it asks you to confirm the number of recipients; otherwise it prints the number
+    to standard error.
     """
     from postroom.domain.messages.messages import MessageFormat, has_passed
-    from postroom.services.messages.drafts.draft_contents import Content
-    from postroom.services.messages.message_contents import NewBodies
 
     if body is not None and html is not None:
         raise click.UsageError("--html is short for --body with --format html: give one of them")
@@ -150,38 +129,22 @@ def create(
     async def work(services: Services) -> tuple[Message, str]:
         if list_name is not None:
             await services.lists.get(list_name)  # before large files are read
-        bodies = read_bodies(html, text)
-        if body is not None:
-            bodies = NewBodies(read_source(body), bodies.text)
-        attachments, files = read_files(attach)
+        bodies = read_bodies(html, text, body)
+        attachments, files = read_files(given.attach)
         change = content_change(
             bodies,
             format=None if body_format is None else MessageFormat(body_format),
             template=template,
             list_name=list_name,
-            **given_audience(segment, exclude_segments, exclude_lists, more_lists),
             subject=subject,
-            preheader=preheader,
-            from_name=from_name,
-            reply_to=reply_to,
-            track=track,
-            published=published,
-            canary=canary,
-            local_time=local_time,
+            **given.fields,
             attachments=attachments or None,
             scheduled_at=at,
         )
         if draft:
             return await services.composing.create(change, AUTHOR, files=files), ""
-        content = Content(**change.given)
-        number = await confirm_recipients(
-            services,
-            content.list_name,
-            content.audience,
-            at if at and not has_passed(at, asked_at) else None,
-            yes=yes,
-            is_required=require_recipients,
-        )
+        later = at if at and not has_passed(at, asked_at) else None
+        number = await _confirm(services, change, later, yes=yes, is_required=require_recipients)
         made = await services.composing.create_scheduled(
             change, bodies, at or asked_at, files=files
         )
@@ -192,6 +155,22 @@ def create(
         output.note(number)
     passed = None if draft or at is None or not has_passed(at, asked_at) else at
     _show_created(created, passed, as_json)
+
+
+async def _confirm(
+    services: Services,
+    change: ContentChange,
+    at: datetime | None,
+    *,
+    yes: bool,
+    is_required: bool,
+) -> str:
+    from postroom.services.messages.drafts.draft_contents import Content
+
+    content = Content(**change.given)
+    return await confirm_recipients(
+        services, content.list_name, content.audience, at, yes=yes, is_required=is_required
+    )
 
 
 def _show_created(created: Message, passed: datetime | None, as_json: bool) -> None:
@@ -234,7 +213,7 @@ def ls(
         if done:
             return await services.times.done(limit=limit, before=after)
         part = MessagePart.DRAFTS if drafts else MessagePart.OPEN
-        return await services.messages.page(part, limit=limit, after=after)
+        return await services.messages.slice(part, limit=limit, after=after)
 
     page = call(settings, read)
     if as_json:
@@ -283,16 +262,10 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.argument("ref")
 @click.option("--list", "list_name", help="The new list.")
 @click.option("--subject")
-@audience_options
-@lines_options
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
 @click.option("--text", type=BODY_FILE, help="The new text body. By default it follows the HTML.")
 @click.option("--at", metavar="TIME", callback=read_moment, help="The new time.")
-@attach_option
-@track_option
-@published_option
-@canary_option
-@local_time_option
+@shared_options
 @output.json_option
 @with_settings
 def edit(
@@ -300,41 +273,22 @@ def edit(
     ref: str,
     list_name: str | None,
     subject: str | None,
-    segment: str | None,
-    exclude_lists: tuple[str, ...],
-    exclude_segments: tuple[str, ...],
-    more_lists: tuple[str, ...],
-    preheader: str | None,
-    from_name: str | None,
-    reply_to: str | None,
+    given: GivenOptions,
     html: str | None,
     text: str | None,
     at: datetime | None,
-    attach: tuple[str, ...],
-    track: str | None,
-    published: bool | None,
-    canary: str | None,
-    local_time: bool | None,
     as_json: bool,
 ) -> None:
-    """Change a message that is Draft or Pending, or Paused with nothing sent yet.
+    """Change a message that has not been sent.
+
+    It must be Draft or Pending, or Paused with nothing sent yet.
 
     It can be published or unpublished at any time. An empty preheader, name, Reply-To,
     additional list, segment or exclusion removes it. Attached files are added to those it has, and
     replace files of the same name.
     """
-    others = {
-        "preheader": preheader,
-        "from_name": from_name,
-        "reply_to": reply_to,
-        "track": track,
-        "published": published,
-        "canary": canary,
-        "local_time": local_time,
-        "attachments": attach or None,
-        **given_audience(segment, exclude_segments, exclude_lists, more_lists),
-    }
-    if all(each is None for each in (list_name, subject, html, text, at, *others.values())):
+    new = (list_name, subject, html, text, at)
+    if all(each is None for each in new) and not given.fields and not given.attach:
         raise click.UsageError(
             "nothing to change: give --list, --also-list, --segment, --exclude-list,"
             " --exclude-segment, --subject, --preheader, --from-name, --reply-to, --html, --text,"
@@ -342,14 +296,14 @@ def edit(
         )
 
     async def work(services: Services) -> MessageView:
-        if attach:
-            others["attachments"] = await attach_files(services, ref, attach)
+        attachments = await attach_files(services, ref, given.attach) if given.attach else None
         change = content_change(
             read_bodies(html, text),
             list_name=list_name,
             subject=subject,
+            **given.fields,
+            attachments=attachments,
             scheduled_at=at,
-            **others,
         )
         await services.composing.change(ref, change, AUTHOR)
         return await read_state(services, ref)
@@ -363,96 +317,13 @@ def edit(
 @messages.command()
 @click.argument("ref")
 @output.yes_option
+@output.json_option
 @with_settings
-def delete(settings: Settings, ref: str, yes: bool) -> None:
+def delete(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     """Delete a draft, or a message that is still Pending."""
     output.confirm(f"Delete message {ref}?", yes=yes)
     call(settings, lambda s: s.messages.delete(ref))
-    output.say(f"Message {ref} deleted.")
-
-
-@messages.command()
-@click.argument("ref")
-@click.option("--reason", default="", help="Shown with the message.")
-@output.json_option
-@with_settings
-def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
-    """Pause a message. Emails already in progress finish."""
-
-    async def work(services: Services) -> MessageView:
-        await services.messages.pause(ref, reason)
-        return await read_state(services, ref)
-
-    show_message(call(settings, work), as_json)
-
-
-@messages.command()
-@click.argument("ref")
-@output.json_option
-@with_settings
-def resume(settings: Settings, ref: str, as_json: bool) -> None:
-    """Resume a paused message."""
-
-    async def work(services: Services) -> MessageView:
-        await services.messages.resume(ref)
-        return await read_state(services, ref)
-
-    show_message(call(settings, work), as_json)
-
-
-@messages.command()
-@click.argument("ref")
-@output.yes_option
-@output.json_option
-@with_settings
-def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """Cancel a message permanently. Emails not sent yet will not be sent."""
-    output.confirm(f"Cancel message {ref}?", yes=yes)
-
-    async def work(services: Services) -> MessageView:
-        await services.messages.cancel(ref)
-        return await read_state(services, ref)
-
-    show_message(call(settings, work), as_json)
-
-
-@messages.command()
-@click.argument("ref")
-@output.yes_option
-@output.json_option
-@with_settings
-def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """Retry failed recipients of a message.
-
-    While it is being sent, deferred emails are retried now. Once it is finished, a new message goes
-    to the refused recipients; there is only one, however often you retry.
-    """
-    from postroom.domain.messages.messages import FINAL
-
-    message = call(settings, lambda services: services.messages.get(ref))
-    if message.status in FINAL:
-        output.confirm(f"Send message {ref} again to refused recipients?", yes=yes)
-
-    async def work(services: Services) -> MessageView:
-        return await read_state(services, (await services.retries.retry(ref)).ref)
-
-    retried = call(settings, work)
-    if not as_json and retried.message.ref != ref:
-        output.say(f"Message {retried.message.ref} retries the refused recipients.")
-    show_message(retried, as_json)
-
-
-@messages.command("try-now")
-@click.argument("ref")
-@output.json_option
-@with_settings
-def try_now(settings: Settings, ref: str, as_json: bool) -> None:
-    """Probe each hold of a message now, with a single email.
-
-    The first email that the mail server accepts lifts the hold.
-    """
-
-    async def work(services: Services) -> MessageView:
-        return await read_state(services, (await services.message_holds.try_now(ref)).ref)
-
-    show_message(call(settings, work), as_json)
+    if as_json:
+        output.print_json({"ref": ref, "deleted": True})
+    else:
+        output.say(f"Message {ref} deleted.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 if TYPE_CHECKING:
     from postroom.domain.messages.attachments import Attachment
@@ -36,7 +38,8 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
         moment = written.astimezone(UTC)  # without a zone, in this machine's
     except (ValueError, OverflowError) as exc:
         raise click.BadParameter(
-            f"must be 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now, not {value!r}"
+            "must be 'now', or a time such as 2026-11-15T09:00 or 2026-11-15T09:00+01:00,"
+            f" not {value!r}"
         ) from exc
     if skipped:
         raise click.BadParameter(
@@ -46,13 +49,15 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
     return moment
 
 
-def read_bodies(html: str | None, text: str | None) -> NewBodies:
-    """Return both files, decoded. `Invalid` names the one that is wrong."""
+def read_bodies(html: str | None, text: str | None, body: str | None = None) -> NewBodies:
+    """Return both files, decoded; `body` is one in any format, instead of the HTML. `Invalid` names
+    the one that is wrong."""
     from postroom.mail.bodies.body_files import html_from_file, text_from_file
     from postroom.services.messages.message_contents import NewBodies
 
+    source = None if html is None else html_from_file(_read("html", html))
     return NewBodies(
-        None if html is None else html_from_file(_read("html", html)),
+        source if body is None else read_source(body),
         None if text is None else text_from_file(_read("text", text)),
     )
 
@@ -69,7 +74,7 @@ def _read(field: str, path: str) -> bytes:
     from postroom.domain.errors import Invalid
     from postroom.domain.messages.messages import LARGEST_BODY
 
-    limit = f"must have at most {LARGEST_BODY // 1024**2} MB"
+    limit = f"must be at most {LARGEST_BODY // 1024**2} MB"
     if path == "-":
         data = sys.stdin.buffer.read(LARGEST_BODY + 1)
         if len(data) > LARGEST_BODY:
@@ -81,18 +86,7 @@ def _read(field: str, path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def lines_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for what an inbox shows besides the subject."""
-    for option in (
-        click.option("--reply-to", metavar="ADDRESS", help="Where replies go."),
-        click.option("--from-name", help="The sender's name. [default: the list's description]"),
-        click.option("--preheader", help="What an inbox shows after the subject."),
-    ):
-        command = option(command)
-    return command
-
-
-published_option = click.option(
+_published_option = click.option(
     "--published/--unpublished",
     default=None,
     help="Whether the list's web archive shows it once it is sent.",
@@ -102,7 +96,7 @@ published_option = click.option(
 def _read_canary(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return what a message chooses, an empty text to leave it to the settings."""
     from postroom.domain.errors import Invalid
-    from postroom.domain.messages.canaries import parse_canary
+    from postroom.domain.messages.waves.canaries import parse_canary
 
     if value is None:
         return None
@@ -113,15 +107,15 @@ def _read_canary(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 _AS_THE_SETTINGS = "default"
-canary_option = click.option(
+_canary_option = click.option(
     "--canary",
     metavar="SHARE[,WAIT]",
     callback=_read_canary,
-    help="Send to some of the recipients first, such as 1% or 500, and to the others after WAIT if"
-    " all is well; off: to all at once; default: as configured. [default: default]",
+    help="Send to some recipients first, such as 1% or 500, and to the rest after WAIT if"
+    " all is well; off: to everyone together; default: as configured. [default: default]",
 )
 
-local_time_option = click.option(
+_local_time_option = click.option(
     "--local-time/--same-time",
     default=None,
     help="Send to each subscriber at the scheduled time in their own time zone.",
@@ -142,7 +136,7 @@ def _read_track(ctx: click.Context, param: click.Parameter, value: str | None) -
     raise click.BadParameter(problem)
 
 
-track_option = click.option(
+_track_option = click.option(
     "--track",
     metavar="[off|aggregate|personal|list]",
     callback=_read_track,
@@ -151,64 +145,98 @@ track_option = click.option(
 )
 
 
-def audience_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for who gets a message: additional lists, or a part of them."""
-    for option in (
-        click.option(
-            "--also-list",
-            "more_lists",
-            metavar="LIST",
-            multiple=True,
-            help="Also send to this list; each person gets it once. Can be repeated.",
-        ),
-        click.option(
-            "--exclude-segment",
-            "exclude_segments",
-            metavar="NAME",
-            multiple=True,
-            help="Leave out subscribers of this segment. Can be repeated.",
-        ),
-        click.option(
-            "--exclude-list",
-            "exclude_lists",
-            metavar="LIST",
-            multiple=True,
-            help="Leave out confirmed subscribers of this other list. Can be repeated.",
-        ),
-        click.option("--segment", metavar="NAME", help="Send only to this segment of the list."),
-    ):
-        command = option(command)
-    return command
-
-
-def given_audience(
-    segment: str | None,
-    exclude_segments: tuple[str, ...],
-    exclude_lists: tuple[str, ...],
-    more_lists: tuple[str, ...],
-) -> dict[str, Any]:
-    """Return the options of the audience that were given; an empty name stands for none."""
-    several = {
-        "exclude_segments": exclude_segments,
-        "exclude_lists": exclude_lists,
-        "more_lists": more_lists,
-    }
-    return {
-        "segment": segment,
-        **{
-            option: tuple(filter(None, names)) if names else None
-            for option, names in several.items()
-        },
-    }
-
-
-attach_option = click.option(
+_attach_option = click.option(
     "--attach",
     type=click.Path(exists=True, dir_okay=False, readable=True),
     multiple=True,
     metavar="FILE",
-    help="A file to attach; may be repeated.",
+    help="A file to attach; can be repeated.",
 )
+
+
+_lines_options = (
+    click.option("--preheader", help="What an inbox shows after the subject."),
+    click.option("--from-name", help="The sender's name. [default: the list's description]"),
+    click.option("--reply-to", metavar="ADDRESS", help="Where replies go."),
+)
+
+_audience_options = (
+    click.option("--segment", metavar="NAME", help="Send only to this segment of the list."),
+    click.option(
+        "--exclude-list",
+        "exclude_lists",
+        metavar="LIST",
+        multiple=True,
+        help="Leave out confirmed subscribers of this other list. Can be repeated.",
+    ),
+    click.option(
+        "--exclude-segment",
+        "exclude_segments",
+        metavar="NAME",
+        multiple=True,
+        help="Leave out subscribers of this segment. Can be repeated.",
+    ),
+    click.option(
+        "--also-list",
+        "more_lists",
+        metavar="LIST",
+        multiple=True,
+        help="Also send to this list. People on several lists get one copy. Can be repeated.",
+    ),
+)
+
+
+class GivenOptions(msgspec.Struct, frozen=True):
+    """The options that `message create` and `message edit` share, as they were given. An empty text
+    or name removes what a message has."""
+
+    segment: str | None
+    exclude_lists: tuple[str, ...]
+    exclude_segments: tuple[str, ...]
+    more_lists: tuple[str, ...]
+    preheader: str | None
+    from_name: str | None
+    reply_to: str | None
+    track: str | None
+    published: bool | None
+    canary: str | None
+    local_time: bool | None
+    attach: tuple[str, ...]
+    """Paths of files."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `ContentChange` that were given, except for the attached files."""
+        given = msgspec.structs.asdict(self)
+        del given["attach"]
+        for name, value in given.items():
+            if isinstance(value, tuple):
+                given[name] = tuple(filter(None, value)) if value else None
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for audience, lines, tracking, publication, waves and files; the command gets
+    them as `given`."""
+
+    @functools.wraps(command)
+    def gathered(*args: Any, **options: Any) -> Any:
+        names = GivenOptions.__struct_fields__
+        given = GivenOptions(**{name: options.pop(name) for name in names})
+        return command(*args, given=given, **options)
+
+    every = (
+        *_audience_options,
+        *_lines_options,
+        _track_option,
+        _published_option,
+        _canary_option,
+        _local_time_option,
+        _attach_option,
+    )
+    for option in reversed(every):
+        gathered = option(gathered)
+    return gathered
 
 
 def read_files(paths: Sequence[str]) -> tuple[tuple[Attachment, ...], dict[str, bytes]]:
@@ -217,7 +245,7 @@ def read_files(paths: Sequence[str]) -> tuple[tuple[Attachment, ...], dict[str, 
     from postroom.domain.messages.attachments import LARGEST_IN_TOTAL, describe_file
 
     if sum(Path(each).stat().st_size for each in paths) > LARGEST_IN_TOTAL:
-        raise Invalid("attach", f"must have at most {LARGEST_IN_TOTAL // 1024**2} MB in total")
+        raise Invalid("attach", f"must be at most {LARGEST_IN_TOTAL // 1024**2} MB in total")
     contents = [(path, Path(path).read_bytes()) for path in paths]
     found = [(describe_file(Path(path).name, content), content) for path, content in contents]
     return tuple(each for each, _ in found), {each.hash: content for each, content in found}

@@ -30,9 +30,9 @@ def pictures() -> None:
 @with_settings
 def ls(settings: Settings, search: str, limit: int, after: str | None, as_json: bool) -> None:
     """Show pictures, newest first."""
-    page = call(settings, lambda s: s.pictures.page(search=search, limit=limit, after=after))
+    found = call(settings, lambda s: s.pictures.slice(search=search, limit=limit, after=after))
     if as_json:
-        output.print_items((_describe(each, settings) for each in page.pictures), page.next)
+        output.print_items((_describe(each, settings) for each in found.pictures), found.next)
         return
     rows = [
         (
@@ -42,10 +42,10 @@ def ls(settings: Settings, search: str, limit: int, after: str | None, as_json: 
             output.when(each.uploaded_at),
             each.hash,
         )
-        for each in page.pictures
+        for each in found.pictures
     ]
     output.print_or_none(("picture", "pixels", "#size", "uploaded", "hash"), rows)
-    output.more(page.next, "postroom picture ls")
+    output.more(found.next, "postroom picture ls")
 
 
 @pictures.command()

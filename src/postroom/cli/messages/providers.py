@@ -9,8 +9,8 @@ import msgspec
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.domain.messages.providers import Provider, parse_provider
-from postroom.services.resources.providers import describe_provider
+from postroom.domain.messages.delivery.providers import Provider, parse_provider
+from postroom.services.resources.deliverability.providers import describe_provider
 
 if TYPE_CHECKING:
     from postroom.services.audience.suppression.provider_overview import ProviderStatus
@@ -22,20 +22,20 @@ _NO_LIMIT = "none"
 
 @click.group("provider")
 def providers() -> None:
-    """Show how fast providers accept emails, and limit that."""
+    """Show how fast providers accept emails, and limit the rate."""
 
 
 @providers.command()
 @output.json_option
 @with_settings
 def ls(settings: Settings, as_json: bool) -> None:
-    """Show the providers that are limited or held, and the largest others."""
+    """Show providers that are limited or held, and the largest other ones."""
     found = call(settings, lambda s: s.provider_overview.all())
     if as_json:
         output.print_items(map(describe_provider, found), None)
         return
     if not found:
-        output.note("No providers yet: they appear when messages have been sent.")
+        output.note("No providers yet: they appear after messages have been sent.")
         return
     rows = [
         (
@@ -69,19 +69,31 @@ def show(settings: Settings, provider: str, as_json: bool) -> None:
 @click.option(
     "--connections", metavar="N", help="Emails in progress at the same time; 'none' for no limit."
 )
+@click.option(
+    "--emails-per-connection",
+    metavar="N",
+    help="Emails to it that one connection carries; 'none' to remove your limit.",
+)
+@click.option(
+    "--rest",
+    "rest_minutes",
+    metavar="MINUTES",
+    help="How long it gets no emails after throttling them; 'none' for the usual time.",
+)
 @output.json_option
 @with_settings
 def limit(
-    settings: Settings, provider: str, rate: str | None, connections: str | None, as_json: bool
+    settings: Settings, provider: str, rate: str | None, as_json: bool, **given: str | None
 ) -> None:
-    """Limit how fast a provider gets emails. Options that are left out stay as they are."""
+    """Limit how fast a provider gets emails. Options that you omit stay as they are."""
     name = parse_provider(provider)
     changes: dict[str, float | int | None] = {}
     if rate is not None:
         changes["per_second"] = None if rate == _NO_LIMIT else _number("--rate", rate, float)
-    if connections is not None:
-        given = None if connections == _NO_LIMIT else _number("--connections", connections, int)
-        changes["connections"] = given
+    for field, text in given.items():
+        if text is not None:
+            option = "--rest" if field == "rest_minutes" else f"--{field.replace('_', '-')}"
+            changes[field] = None if text == _NO_LIMIT else _number(option, text, int)
 
     async def work(services: Services) -> ProviderStatus:
         found = await services.provider_rates.get(name)
@@ -120,6 +132,13 @@ def _rate(per_second: float | None) -> str:
     return "no limit" if per_second is None else f"{per_second:.3g}/s"
 
 
+def _rest(status: ProviderStatus) -> str | None:
+    minutes = status.rate.rest_minutes
+    if minutes is None:
+        return None
+    return f"{minutes:,} minutes after {status.initial.rest_reply or 'throttling'}"
+
+
 def _show(status: ProviderStatus, as_json: bool) -> None:
     if as_json:
         output.print_json(describe_provider(status))
@@ -131,6 +150,10 @@ def _show(status: ProviderStatus, as_json: bool) -> None:
                 "provider": status.provider,
                 "rate": _rate(status.per_second),
                 "connections": None if status.connections is None else str(status.connections),
+                "per connection": None
+                if status.emails_per_connection is None
+                else f"{status.emails_per_connection:,} emails",
+                "rest": _rest(status),
                 "maximum": None if limit.per_second is None else _rate(limit.per_second),
                 "throttled": None
                 if status.throttled_at is None

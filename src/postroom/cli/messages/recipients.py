@@ -40,7 +40,7 @@ async def confirm_recipients(
     """Ask on a terminal before a message is scheduled, and return what to print afterwards: how
     many subscribers would receive it now. `at` is its time, if it is not sent now."""
     if is_required:
-        await services.estimates.check_anybody(list_name, audience)
+        await services.estimates.check_has_recipients(list_name, audience)
     many = (await services.estimates.of(list_name, None, audience)).recipients
     lists = ", ".join((list_name, *audience.more_lists))
     who = "1 subscriber" if many == 1 else f"{many:,} subscribers" if many else "nobody"

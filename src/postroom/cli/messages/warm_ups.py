@@ -9,14 +9,14 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.domain.messages.warm_up import (
+from postroom.domain.messages.delivery.warm_up import (
     ALL,
     VOLUMES,
     WarmUpPlan,
     parse_volumes,
     parse_warm_up_domain,
 )
-from postroom.services.resources.warm_ups import describe_warm_up
+from postroom.services.resources.deliverability.warm_ups import describe_warm_up
 
 if TYPE_CHECKING:
     from postroom.services.messages.sending.warm_ups import WarmUpStatus

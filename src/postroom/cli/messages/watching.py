@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import Message
-    from postroom.domain.messages.waves import Waves
+    from postroom.domain.messages.waves.waves import Waves
     from postroom.services.messages.sending.holds import Hold
     from postroom.wiring import Services
 
@@ -97,7 +97,7 @@ async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
 
 
 def _is_done(message: Message) -> bool:
-    """Return whether nothing will change any more."""
+    """Return whether nothing more will change."""
     from postroom.domain.messages.messages import FINAL
 
     return message.status in FINAL

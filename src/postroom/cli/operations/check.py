@@ -38,9 +38,10 @@ class CheckFailed(PostroomError):
 def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> None:
     """Check settings, store and transport.
 
-    Shows each setting and its source; checks the data folder and its permissions, the disk, the
-    store and its clock, the transport (without sending), the base URL, and the DNS records of the
-    domains that lists send from. Exit status 1 if there is an error.
+    Checks the data folder and its permissions, the disk, the store and its clock, the applications
+    of postroom.toml, the transport (without sending), the base URL, and the DNS records of the
+    domains that lists send from. Then shows each setting and its source. Exit status 1 if there is
+    an error.
     """
     from postroom.checks import FindingState, check_everything, load_all_settings
 
@@ -81,10 +82,6 @@ def _print_json(settings: Settings, findings: list[Finding]) -> None:
     output.print_json(
         {
             "ok": all(each.state is not FindingState.ERROR for each in findings),
-            "settings": [
-                {"name": found.setting.name, "value": found.shown, "from": found.origin}
-                for found in settings.found.values()
-            ],
             "findings": [
                 {
                     "part": each.part,
@@ -93,6 +90,10 @@ def _print_json(settings: Settings, findings: list[Finding]) -> None:
                     "advice": each.advice or None,
                 }
                 for each in findings
+            ],
+            "settings": [
+                {"name": found.setting.name, "value": found.shown, "from": found.origin}
+                for found in settings.found.values()
             ],
         }
     )

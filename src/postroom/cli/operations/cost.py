@@ -24,7 +24,7 @@ from postroom.domain.messages.pages import PAGE_SIZE
 @click.option("--table-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
 @click.option("--queue-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
 @click.option("--blob-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
-@click.option("--gigabyte-price", type=click.FloatRange(0), help="Dollars per gigabyte and month.")
+@click.option("--gigabyte-price", type=click.FloatRange(0), help="Dollars per gigabyte per month.")
 @output.json_option
 def cost(
     emails: int | None,
@@ -35,7 +35,9 @@ def cost(
     gigabyte_price: float | None,
     as_json: bool,
 ) -> None:
-    """Estimate the monthly cost of Azure Storage, without the machines that send.
+    """Estimate the monthly cost of Azure Storage.
+
+    The machines that send are not included.
 
     Based on requests counted in real runs. Prices change: look them up and pass them.
     """
@@ -99,7 +101,7 @@ PER_PAGE: Final = Requests(table=2.3, queue=2)
 """A page of up to 100 emails, from its fan-out to its last outcome."""
 
 PER_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
-"""A message, besides its pages."""
+"""A message, without its pages."""
 
 PER_IDLE_MINUTE: Final = Requests(table=93, queue=91, blob=12)
 """An idle scheduler and host: leases, heartbeats, polling of queues and of stored settings."""
@@ -111,7 +113,7 @@ _MINUTES: Final = 30 * 24 * 60
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """Dollars per 10,000 requests, and per gigabyte and month."""
+    """Dollars per 10,000 requests, and per gigabyte per month."""
 
     table: float = 0.00036
     queue: float = 0.004

@@ -49,16 +49,16 @@ def events(
     least = Severity(severity)
     if watch:
         if after is not None:
-            raise click.UsageError("--watch starts now and does not take --after")
+            raise click.UsageError("--watch starts now: it cannot be combined with --after")
         try:
             call(settings, lambda services: _watch(services, least, limit, as_json))
         except KeyboardInterrupt:
             return  # the usual way to stop watching
-    page = call(settings, lambda s: s.events.page(least=least, limit=limit, after=after))
+    found = call(settings, lambda s: s.events.slice(least=least, limit=limit, after=after))
     if as_json:
-        output.print_items(map(describe_event, page.events), page.next)
+        output.print_items(map(describe_event, found.events), found.next)
         return
-    if not page.events:
+    if not found.events:
         output.note("No events.")
         return
     rows = [
@@ -69,11 +69,11 @@ def events(
             output.plain(each.text),
             output.plain(each.subject),
         )
-        for each in page.events
+        for each in found.events
     ]
     headings = ("time", "severity", "source", "event", "subject")
     output.console().print(output.table(headings, rows))
-    output.more(page.next, "postroom events")
+    output.more(found.next, "postroom events")
 
 
 async def _watch(services: Services, least: Severity, limit: int, as_json: bool) -> None:

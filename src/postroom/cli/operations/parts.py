@@ -4,7 +4,6 @@ until it is stopped."""
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,13 +14,14 @@ import click
 from postroom.cli.support.running import run_until_stopped, with_settings
 from postroom.errors import PostroomError
 from postroom.hosted import register_apps, run_host
-from postroom.settings import Settings
+from postroom.settings import Settings, with_option
 from postroom.transport.registry import sends_mail
 from postroom.wiring import (
     make_ab_test_work,
     make_retention,
     make_suppression_work,
     make_unfinished_renames,
+    make_withdrawn_consents,
     opened_live,
     opened_services,
     opened_shared_transport,
@@ -53,7 +53,7 @@ def up(settings: Settings, demo: bool) -> None:
 
     listener = bound_socket(settings)
     if demo and settings.sender.rate is None:
-        os.environ["POSTROOM_RATE"] = RATE  # for senders, which load the settings again
+        settings = with_option(settings, "rate", RATE, "--demo")
 
     async def work(stopping: asyncio.Event) -> None:
         async with opened_live(settings) as (services, live):
@@ -66,6 +66,7 @@ def up(settings: Settings, demo: bool) -> None:
                 parts.create_task(make_retention(services, settings).run(stopping))
                 parts.create_task(make_ab_test_work(services).run(stopping))
                 parts.create_task(make_unfinished_renames(services).run(stopping))
+                parts.create_task(make_withdrawn_consents(services).run(stopping))
                 parts.create_task(make_suppression_work(services, settings).run(stopping))
                 parts.create_task(run_host(services, settings, stopping))
                 parts.create_task(run_alerts(services, live, stopping))
@@ -142,6 +143,7 @@ def scheduler(settings: Settings) -> None:
             parts.create_task(make_retention(services, settings).run(stopping))
             parts.create_task(make_ab_test_work(services).run(stopping))
             parts.create_task(make_unfinished_renames(services).run(stopping))
+            parts.create_task(make_withdrawn_consents(services).run(stopping))
             parts.create_task(make_suppression_work(services, settings).run(stopping))
             parts.create_task(run_alerts(services, live, stopping))
 
@@ -191,7 +193,7 @@ def host(settings: Settings) -> None:
 @click.command()
 @with_settings
 def inbound(settings: Settings) -> None:
-    """Receive bounces from a mail server, or fetch them from a mailbox. Any number may run.
+    """Receive bounces, or fetch them from a mailbox. Any number may run.
 
     They are stored and queued; a host (`postroom host`) records them.
     """

@@ -26,8 +26,9 @@ def settings() -> None:
 @output.json_option
 @with_settings
 def ls(found: Settings, as_json: bool) -> None:
-    """Show each setting and its source: an option, the environment, the file, the store, or its
-    default."""
+    """Show each setting and its source.
+
+    The source is an option, the environment, the file, the store, or the default."""
     from postroom.wiring import load_stored
 
     loaded = call(found, lambda services: load_stored(services, found))
@@ -51,9 +52,11 @@ def ls(found: Settings, as_json: bool) -> None:
 @click.argument("value")
 @with_settings
 def set_(found: Settings, name: str, value: str) -> None:
-    """Keep a setting in the store, for all processes: they use it within seconds.
+    """Keep a setting in the store.
 
-    With "-" as VALUE it is read from standard input, so that a secret is not seen by others.
+    All processes use it within seconds.
+
+    If VALUE is "-", it is read from standard input, so that others cannot see a secret.
     Options, environment and file take precedence.
     """
     _check_name(name)

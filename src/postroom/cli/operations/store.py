@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,7 @@ from postroom.cli.support.running import call, call_store, run, with_settings
 from postroom.errors import PostroomError
 from postroom.services.resources import describe_time
 from postroom.services.resources.operations import describe_row
+from postroom.settings import load_settings
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,7 +44,8 @@ def copy_store(source: str, target: str, as_json: bool) -> None:
     FROM and TO are URLs as in the setting `store`. Stop all parts first. TO must be empty or
     contain an interrupted copy, which is continued. FROM does not change.
     """
-    report = run(_copy(source, target, quiet=as_json))
+    account = load_settings(os.environ, Path.cwd(), {}).storage.azure_connection_string
+    report = run(_copy(source, target, account, quiet=as_json))
     if as_json:
         output.print_json(report)
         return
@@ -80,13 +84,16 @@ def rekey(settings: Settings, as_json: bool) -> None:
         )
 
 
-async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:
+async def _copy(source: str, target: str, account: str, *, quiet: bool) -> dict[str, int]:
     import msgspec
 
     from postroom.services.operations.store_copy import CopyReport, StoreCopy
     from postroom.storage import open_existing_store, open_store
 
-    async with await open_existing_store(source) as old, await open_store(target) as new:
+    async with (
+        await open_existing_store(source, account) as old,
+        await open_store(target, account) as new,
+    ):
         with output.console(stderr=True).status("Copying", refresh_per_second=4) as shown:
 
             def show(what: str, report: CopyReport) -> None:

@@ -42,7 +42,7 @@ def _app_options(command: Callable[..., None]) -> Callable[..., None]:
                 "variables",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="A variable of its environment; repeatable.",
+                help="A variable of its environment; can be repeated.",
             )(command)
         elif name != "path":
             command = click.option(
@@ -140,7 +140,7 @@ def update(
 ) -> None:
     """Change options of an application. Running hosts replace its processes one by one.
 
-    Options that are not given stay as they are; `--env` replaces all variables. An application of
+    Options that you omit stay as they are; `--env` replaces all variables. An application of
     postroom.toml is changed there: see `postroom app reload`.
 
     \b
@@ -172,7 +172,7 @@ def update(
 @click.argument("path")
 @with_settings
 def restart(settings: Settings, path: str) -> None:
-    """Replace the processes of an application, so that they run its current code.
+    """Restart an application, so that it runs its current code.
 
     Every host starts a new process before it stops an old one; no message is lost or waits.
     """
@@ -214,14 +214,18 @@ def reload(settings: Settings) -> None:
 
 @apps.command()
 @click.argument("path")
+@output.json_option
 @with_settings
-def remove(settings: Settings, path: str) -> None:
+def remove(settings: Settings, path: str, as_json: bool) -> None:
     """Remove an application. Its queues go to the next best match, or wait.
 
     An application in postroom.toml returns when a host starts again: remove it there, too.
     """
     call(settings, lambda s: s.apps.remove(path))
-    output.say(f"Application {path} removed.")
+    if as_json:
+        output.print_json({"path": path, "removed": True})
+    else:
+        output.say(f"Application {path} removed.")
 
 
 @apps.command()

@@ -33,7 +33,9 @@ def queues() -> None:
 @output.json_option
 @with_settings
 def list_queues(settings: Settings, as_json: bool) -> None:
-    """Show all queues: what is waiting, since when, and which application handles it."""
+    """Show all queues, and which applications handle them.
+
+    Also how many messages are waiting, and since when."""
     found = call(settings, lambda s: s.queue_overview.overview())
     if as_json:
         output.print_items(map(describe_queue, found))
@@ -88,7 +90,7 @@ def peek(settings: Settings, queue: str, limit: int, as_json: bool) -> None:
     "pairs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A property; repeatable.",
+    help="A property; can be repeated.",
 )
 @output.json_option
 @with_settings
@@ -152,23 +154,31 @@ def redrive(
 @click.argument("queue")
 @click.argument("identity", metavar="ID")
 @output.yes_option
+@output.json_option
 @with_settings
-def delete(settings: Settings, queue: str, identity: str, yes: bool) -> None:
+def delete(settings: Settings, queue: str, identity: str, yes: bool, as_json: bool) -> None:
     """Delete one message of a queue, with its history."""
     output.confirm(f"Delete message {identity} of queue {queue}?", yes=yes)
     call(settings, lambda s: s.queues.delete_message(queue, identity))
-    output.say(f"Message {identity} deleted.")
+    if as_json:
+        output.print_json({"queue": queue, "id": identity, "deleted": True})
+    else:
+        output.say(f"Message {identity} deleted.")
 
 
 @queues.command()
 @click.argument("queue")
 @output.yes_option
+@output.json_option
 @with_settings
-def purge(settings: Settings, queue: str, yes: bool) -> None:
+def purge(settings: Settings, queue: str, yes: bool, as_json: bool) -> None:
     """Delete all messages of a queue, including those in progress."""
     output.confirm(f"Delete all messages of queue {queue}?", yes=yes)
     call(settings, lambda s: s.queues.purge(queue))
-    output.say(f"Queue {queue} purged.")
+    if as_json:
+        output.print_json({"queue": queue, "purged": True})
+    else:
+        output.say(f"Queue {queue} purged.")
 
 
 @queues.command()
@@ -176,7 +186,7 @@ def purge(settings: Settings, queue: str, yes: bool) -> None:
 @output.json_option
 @with_settings
 def history(settings: Settings, identity: str, as_json: bool) -> None:
-    """Show what happened to a message: each failed attempt, and where it went."""
+    """Show the failed attempts of a message, and its moves."""
     found = call(settings, lambda s: s.queues.history(identity))
     if as_json:
         output.print_items(map(describe_attempt, found))
@@ -223,7 +233,9 @@ _RIGHTS = click.Choice(["send", "peek", "receive", "manage"])
 
 @queues.group()
 def access() -> None:
-    """Access rules: which applications (app:/path) and API keys (key:ID) may use which queues.
+    """Manage which applications and API keys may use queues.
+
+    Applications are written app:/path, API keys key:ID.
 
     What no rule denies is allowed. A rule applies to all queues below its path; / means all queues.
     """

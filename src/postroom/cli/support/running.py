@@ -61,10 +61,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings: Settings) -> None:
     """Run a part of Postroom until a signal stops it (see `stopping.py`) and its work is done."""
-    from postroom.observability import set_up_observation
+    from postroom.observability import set_up_observability
     from postroom.observability.spans import flush_spans
 
-    set_up_observation(
+    set_up_observability(
         click.get_current_context().info_name or "",
         data=settings.storage.data,
         log_format=settings.observability.log_format,

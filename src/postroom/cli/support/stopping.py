@@ -1,14 +1,14 @@
 """How a long-running command is stopped by a signal.
 
-| signal          | the first time | again       |
-|-----------------|----------------|-------------|
-| SIGTERM, SIGINT | finish and end | end at once |
-| SIGHUP          | finish and end | ignored     |
+| signal          | the first time | again           |
+|-----------------|----------------|-----------------|
+| SIGTERM, SIGINT | finish and end | end immediately |
+| SIGHUP          | finish and end | ignored         |
 
 SIGHUP comes when the terminal of a command is closed. `nohup` makes a command ignore it.
 
 To handle another signal, add it to `STOP_SIGNALS`, and to `INSISTING` if its repetition ends the
-process at once.
+process immediately.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a command to finish its work and end."""
 
 INSISTING = frozenset({signal.SIGTERM, signal.SIGINT})
-"""Signals that end the process at once if it is already stopping."""
+"""Signals that end the process immediately if it is already stopping."""
 
 # A wrapper often forwards a Ctrl-C that the terminal has sent to us as well: one request, not two.
 _SAME_REQUEST_SECONDS = 0.5
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return those of `STOP_SIGNALS` that this process should follow."""
+    """Return the `STOP_SIGNALS` that this process should follow."""
     is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [each for each in STOP_SIGNALS if not (is_nohup and each is signal.SIGHUP)]
 
@@ -59,9 +59,9 @@ class StopRequests:
         self._first_at = time.monotonic()
         self._stopping.set()
         if sys.stderr.isatty():
-            click.echo(" Stopping. Press Ctrl-C again to stop at once.", err=True)
+            click.echo(" Stopping. Press Ctrl-C again to stop immediately.", err=True)
         for number in INSISTING:
-            # Not through the event loop, which may be what does not respond any more.
+            # Not through the event loop, which may be what no longer responds.
             self._loop.remove_signal_handler(number)
             signal.signal(number, self._repeated)
 
@@ -77,5 +77,5 @@ def end_at_once(number: int) -> None:
     That is safe at any time: unfinished work is done again, as after `kill -9`. Processes that the
     host has started end with it.
     """
-    os.write(sys.stderr.fileno(), b"Stopped at once: unfinished work will be done again.\n")
+    os.write(sys.stderr.fileno(), b"Stopped immediately: unfinished work will be repeated.\n")
     os._exit(128 + number)

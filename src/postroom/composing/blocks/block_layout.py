@@ -26,7 +26,7 @@ from postroom.composing.blocks.blocks import (
     Spacer,
     Text,
 )
-from postroom.domain.audience.appearance import Colour, text_on
+from postroom.domain.audience.lists.appearance import Colour, text_on
 from postroom.mail.personal.merge_fields import with_quotes_escaped
 
 T = TypeVar("T", bound=Block)
@@ -44,7 +44,7 @@ def to_sections(document: BlockDocument, *, with_footer: bool = True) -> list[st
 
 
 def without_conditions(document: BlockDocument) -> BlockDocument:
-    """Return a document whose blocks are shown to everybody."""
+    """Return a document whose blocks are shown to everyone."""
     return msgspec.structs.replace(document, blocks=tuple(map(_unguarded, document.blocks)))
 
 

@@ -1,4 +1,4 @@
-"""Blocks as text for people who compare two versions: what each block says, line by line."""
+"""Blocks as text, for comparing two versions: what each block says, line by line."""
 
 from __future__ import annotations
 

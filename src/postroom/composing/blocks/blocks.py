@@ -25,7 +25,7 @@ class _Block(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"
 ):
     condition: Rule | msgspec.UnsetType = msgspec.UNSET
-    """The rule that selects those for whom the block is shown, such as `city = "Berlin"`."""
+    """The rule that selects who sees the block, such as `city = "Berlin"`."""
 
 
 class Heading(_Block, frozen=True, tag="heading"):

@@ -2,9 +2,9 @@
 
 The document is made by the same steps as the email. It differs in five ways: every block has a
 class that names its place, styles are not inlined (so that text which is edited there stays free of
-them), what is still missing is replaced by a placeholder, blocks and parts of the template with a
-condition are shown, and a merge field that is refused is shown as it was written: its author is
-still at work on it.
+them), what is still missing is replaced by a placeholder, and blocks and parts of the template with
+a condition are shown. Finally, a merge field that is refused is shown as it was written: its author
+is still at work on it.
 """
 
 from __future__ import annotations

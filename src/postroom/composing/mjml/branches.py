@@ -1,14 +1,14 @@
 """Conditions around sections and columns of MJML.
 
-An author writes the markers in tags of their own:
+An author writes the markers in separate tags:
 
     <mj-raw>{% if city = "Berlin" %}</mj-raw>
     <mj-section> … </mj-section>
     <mj-raw>{% end %}</mj-raw>
 
-The compiler would put them into what Outlook reads around sections. So the sections get classes
-instead, and the markers are put around their `<div>` in the compiled HTML: without it, Outlook sees
-an empty row.
+or between the tags, which `parse` turns into the same. The compiler would put them into what
+Outlook reads around sections. So the sections get classes instead, and the markers are put around
+their `<div>` in the compiled HTML: without it, Outlook sees an empty row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Branches:
     def __init__(self, marker_in: Callable[[str], Marker | None]) -> None:
         """`marker_in` returns the marker that the content of a tag stands for."""
         self._marker_in = marker_in
-        self._prefix = f"if{secrets.token_hex(6)}n"  # nobody can write it by chance
+        self._prefix = f"if{secrets.token_hex(6)}n"  # cannot occur by chance
         self._guards: list[_Guard] = []
 
     def take_markers(self, root: Node) -> None:

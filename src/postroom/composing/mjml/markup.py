@@ -15,6 +15,9 @@ from postroom.composing.mjml.tree import CONTENT_TAG, Node, written
 from postroom.composing.sanitising import SCHEMES, sanitise
 from postroom.mail.bodies.style_sheets import plain_css
 
+UNKNOWN_TAG: Final = "mjml-tag"
+"""The code of the finding that there is no such tag."""
+
 _LINKS: Final = re.compile(r"href|src|.*-url")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _IGNORED_IN_URLS: Final = re.compile(r"[\x00-\x20]+")
@@ -58,11 +61,12 @@ def _check_children(node: Node, name: str, findings: Findings) -> None:
             findings.error("mjml-include", "includes are not supported", child.start)
         elif name == mjml_tags.ATTRIBUTES:
             if child.name not in mjml_tags.DEFAULTS_FOR:
-                findings.error("mjml-tag", f"there is no tag <{child.name}>", child.start)
+                findings.error(UNKNOWN_TAG, f"there is no tag <{child.name}>", child.start)
         elif child.name not in mjml_tags.KNOWN and child.name not in mjml_tags.CHILDREN:
-            findings.error("mjml-tag", f"there is no tag <{child.name}>{_hint(child)}", child.start)
+            text = f"there is no tag <{child.name}>{_hint(child)}"
+            findings.error(UNKNOWN_TAG, text, child.start)
         elif child.name not in allowed:
-            findings.error("mjml-place", _misplaced(child.name, name), child.start)
+            findings.error("mjml-place", _misplaced(child, name), child.start)
         _check_attributes(child, findings)
         _check_content(child, findings)
         _check_children(child, child.name, findings)
@@ -90,7 +94,10 @@ def _hint(node: Node) -> str:
     return "" if node.name.startswith("mj-") else ": HTML must be in an <mj-text> or <mj-raw>"
 
 
-def _misplaced(name: str, parent: str) -> str:
+def _misplaced(node: Node, parent: str) -> str:
+    name = node.name
+    if node.text and node.start == node.text_start:
+        return "a condition must be within <mj-body>"
     places = sorted(each for each, tags in mjml_tags.CHILDREN.items() if name in tags and each)
     where = " or ".join(f"<{each}>" for each in places) or "the beginning of the message"
     here = f"<{parent}>" if parent else "the beginning of the message"

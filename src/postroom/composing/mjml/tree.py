@@ -1,7 +1,7 @@
 """MJML as a tree whose nodes know their places in the source.
 
-The compiler that we use accepts unknown tags without a word, so we read the source first. Reading
-does not fail: what cannot be read is a finding.
+Our compiler silently accepts unknown tags, so we read the source first. Reading does not fail: what
+cannot be read is a finding.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from postroom.composing.content_findings import Findings
 from postroom.composing.mjml import tags as mjml_tags
+from postroom.composing.protection import HiddenFields
 
 _MARKUP: Final = re.compile(r"<(?:(/?)([A-Za-z][A-Za-z0-9:_-]*)|!--|!doctype|\?)", re.IGNORECASE)
 _TAG_REST: Final = re.compile(r"""((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
@@ -22,6 +23,7 @@ _ATTRIBUTE: Final = re.compile(
     r"""([^\s=/"'<>]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>]++)))?"""
 )
 _RAW: Final = mjml_tags.HTML_CONTENT | mjml_tags.TEXT_CONTENT | {mjml_tags.STYLE}
+_MARKED: Final = "mj-raw"
 _DEEPEST: Final = 30
 
 CONTENT_TAG: Final = "pr-content"
@@ -47,9 +49,13 @@ class Node(msgspec.Struct):
         return next((each for each in self.children if each.name == name), None)
 
 
-def parse(source: str, findings: Findings) -> Node:
-    """Return a node without a name, whose children are the outermost tags of the source."""
-    return _Parser(source, findings).run()
+def parse(source: str, findings: Findings, fields: HiddenFields | None = None) -> Node:
+    """Return a node without a name, whose children are the outermost tags of the source.
+
+    `fields` are the merge fields that are hidden in the source. Their markers of conditions may be
+    between two tags, where an `<mj-raw>` may be: each becomes one.
+    """
+    return _Parser(source, findings, fields or HiddenFields()).run()
 
 
 def written(node: Node, indent: str = "") -> str:
@@ -69,9 +75,10 @@ def written(node: Node, indent: str = "") -> str:
 
 
 class _Parser:
-    def __init__(self, source: str, findings: Findings) -> None:
+    def __init__(self, source: str, findings: Findings, fields: HiddenFields) -> None:
         self._source = source
         self._findings = findings
+        self._fields = fields
         self._open: list[Node] = [Node("", 0)]
 
     def run(self) -> Node:
@@ -93,11 +100,20 @@ class _Parser:
         return self._open[0]
 
     def _between(self, start: int, end: int) -> None:
-        """Look at the text between two tags: only spaces are allowed there."""
+        """Look at the text between two tags: only spaces and markers are allowed there."""
         text = self._source[start:end]
-        if words := text.strip():
-            at = start + text.index(words)
-            shown = words.split("\n")[0][:30]
+        if not (words := text.strip()):
+            return
+        at = start + text.index(words)
+        markers = self._fields.markers_in(words)
+        parent = self._open[-1]
+        if markers and (not parent.name or _MARKED in mjml_tags.CHILDREN.get(parent.name, ())):
+            parent.children += [
+                Node(_MARKED, at + place, text=word, text_start=at + place)
+                for place, word in markers
+            ]
+        else:
+            shown = self._fields.show_in_text(words).split("\n")[0][:30]
             self._findings.error(
                 "mjml-text", f"the text {shown!r} must be in an <mj-text> or a similar tag", at
             )
@@ -136,7 +152,9 @@ class _Parser:
         if name in _RAW and not self._in_defaults():
             return self._content(node, rest.end())
         if len(self._open) > _DEEPEST:
-            self._findings.error("mjml-nested", "there are too many tags within each other", start)
+            self._findings.error(
+                "mjml-nested", "tags are nested too deeply: use fewer levels", start
+            )
             return -1
         self._open.append(node)
         return rest.end()
@@ -159,7 +177,7 @@ class _Parser:
             if value is None:
                 self._findings.error(
                     "mjml-attribute",
-                    f'the attribute {found[1]} of <{name}> must be like {found[1]}="…"',
+                    f'the attribute {found[1]} of <{name}> must look like {found[1]}="…"',
                     start + found.start(),
                 )
                 value = found[4] or ""

@@ -1,8 +1,8 @@
 """Email addresses: validated (`Address`), and the key under which each is kept (`AddressKey`).
 
 An `Address` is the spelling to send to. Its domain is in lower case, and readable if it is
-internationalised; its local part keeps its case, because only its own server may say what that
-means (but for the few names that mean the same everywhere, such as `Info`: RFC 2142).
+internationalised. Its local part keeps its case, because only its own server may say what that
+means. A few names mean the same everywhere, such as `Info` (RFC 2142).
 
 An `AddressKey` is the same address without any difference of case: all spellings of one subscriber
 have the same key, and everything that looks an address up uses it.
@@ -30,12 +30,12 @@ _PLAIN = re.compile(
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,63}",
     re.ASCII,
 )
-# RFC 2142: the same mailbox in upper and lower case.
+# RFC 2142: the same mailbox in upper and lower case, and the From address of most lists.
 _SPECIAL_NAMES = frozenset({
     "info", "marketing", "sales", "support", "abuse", "noc", "security", "postmaster",
     "hostmaster", "usenet", "news", "webmaster", "www", "uucp", "ftp",
 })  # fmt: skip
-_SPECIAL_DOMAINS = ("test", "example", "invalid", "localhost", "local", "onion", "arpa")
+_SPECIAL_DOMAINS = ("test", "invalid", "localhost", "local", "onion", "arpa")
 
 
 def parse_address(text: str, field: str = "email") -> Address:
@@ -48,7 +48,8 @@ def parse_address(text: str, field: str = "email") -> Address:
     local, _, domain = trimmed.rpartition("@")
     domain = domain.lower()
     if _PLAIN.fullmatch(trimmed) and _is_ordinary(local, domain):
-        return Address(f"{local}@{domain}")
+        name = local.lower()
+        return Address(f"{name if name in _SPECIAL_NAMES else local}@{domain}")
     # Rarely needed, and importing it takes a tenth of the start-up time of a short command.
     from email_validator import EmailNotValidError, validate_email
 
@@ -66,7 +67,6 @@ def _is_ordinary(local: str, domain: str) -> bool:
     return (
         len(local) <= 64
         and len(local) + 1 + len(domain) <= LONGEST
-        and local.lower() not in _SPECIAL_NAMES
         and "--" not in domain
         and not domain.endswith(_SPECIAL_DOMAINS)
     )
@@ -145,8 +145,8 @@ _BY_DOMAIN: Final = {domain: each for each in _PROVIDERS for domain in each.doma
 def canonical_mailbox(address: Address) -> str:
     """Return a form that is equal for addresses that reach the same mailbox, as far as is known.
 
-    For rate limits only, never to store, show or send to an address: it is a guess about another
-    provider's server. At worst, a wrong guess counts two people as one.
+    Use it for rate limits only, never to store, show or send to an address: it is a guess about
+    someone else's server. A wrong guess counts two people as one, and does no other harm.
     """
     local, _, domain = address.casefold().rpartition("@")
     provider = _BY_DOMAIN.get(domain, _ANY)

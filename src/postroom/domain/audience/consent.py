@@ -1,11 +1,11 @@
 """The consent ledger: what subscribers agreed to, when and where, in entries chained by hashes.
 
-Each subscriber has a chain of their own, named by the random GUID. An entry contains the hash of
-the one before it, so that none can be changed, inserted or removed unnoticed. The last hash is kept
+Each subscriber has a separate chain, named by the random GUID. An entry contains the hash of the
+one before it, so that none can be changed, inserted or removed unnoticed. The last hash is kept
 with the subscriber (`LedgerHead`), and a chain without a subscriber ends with one of `ENDS`.
 
-No entry contains an address. What else is personal is in its details, of which the chain has only a
-salted hash: erasing a person removes the details, and the chain stays valid.
+No entry contains an address. Everything else that is personal is in its details, of which the chain
+has only a salted hash: erasing a person removes the details, and the chain stays valid.
 
 All subscribers that one batch of an import adds share an entry, from which their chains continue.
 """
@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from postroom.domain.audience.form_properties import consent_version
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.form_properties import consent_version
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 
 _DIGITS: Final = 32  # of a hash, in hexadecimal: enough to rule out a collision
 _SALT_BYTES: Final = 8  # details are short, and could be guessed from a hash without a salt
@@ -94,7 +94,7 @@ _ARRIVALS: Final = {
 
 
 def arrival(source: ConsentSource) -> str:
-    """Return how somebody came to a list, as the field `source` has it; "" if that is not known."""
+    """Return how someone came to a list, as the field `source` has it; "" if that is not known."""
     if source.origin.startswith(FORM_PREFIX):
         return "form"
     return _ARRIVALS.get(source.origin, "")
@@ -159,7 +159,7 @@ class ImportEntry(msgspec.Struct, frozen=True):
     def has(self, guid: SubscriberGuid) -> bool:
         wanted = _packed([guid])
         place = self.members.find(wanted)
-        while place % _GUID_BYTES:  # -1 is none, as well
+        while place % _GUID_BYTES:  # -1 is not one, either
             if place < 0:
                 return False
             place = self.members.find(wanted, place + 1)
@@ -206,7 +206,7 @@ def details_of(entry: ConsentEntry) -> ConsentDetails:
 
 
 def first_fault(entries: Sequence[ConsentEntry], root: LedgerHead, head: LedgerHead | None) -> str:
-    """Return what is wrong with a chain; "" if nothing is.
+    """Return the first problem of a chain; "" if there is none.
 
     `entries` are all of one subscriber. `root` is the import that the chain continues from, `head`
     what the subscriber's row names as the last entry; None without a subscriber.
@@ -234,8 +234,8 @@ def first_fault(entries: Sequence[ConsentEntry], root: LedgerHead, head: LedgerH
 
 
 def act_between(old: Subscriber, new: Subscriber) -> tuple[ConsentAction, list[str]] | None:
-    """Return what a change is called and which fields it concerns; None if only the team's note was
-    changed, or nothing."""
+    """Return the name of a change and the fields that it concerns; None if nothing was changed but
+    the team's note."""
     acts = [
         act
         for is_so, act in (
@@ -300,7 +300,7 @@ def _entry_hash(entry: ConsentEntry) -> str:
 
 
 def _said(*parts: str | int | datetime) -> bytes:
-    """Return the parts, none of which contains a line break, one per line."""
+    """Join the parts, one per line; none of them contains a line break."""
     return "\n".join(_time(p) if isinstance(p, datetime) else str(p) for p in parts).encode()
 
 

@@ -1,4 +1,4 @@
-"""Fields: what is known about a subscriber besides the address.
+"""Fields: what is known about a subscriber in addition to the address.
 
 A list declares its fields. The values of a subscriber are its attributes: a JSON object in the
 subscriber's row, with a date as `2026-01-31`. Some fields are built in; `email` and `joined` come
@@ -19,7 +19,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType, FieldValue, split_choices
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
-from postroom.domain.plain_text import one_line, some_lines
+from postroom.domain.plain_text import some_lines
 
 MOST_FIELDS: Final = 100
 MOST_CHOICES: Final = 100
@@ -29,7 +29,6 @@ LONGEST_TEXT: Final = 1000
 LARGEST_ATTRIBUTES: Final = 16_384
 LARGEST_NUMBER: Final = 2**53  # up to here, JSON numbers are exact everywhere
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d{1,16}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?\d{1,16}(\.\d{1,16})?", re.ASCII)
@@ -37,10 +36,6 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off"), False),
 }
-_MERGE_FIELDS: Final = frozenset(
-    {"list_description", "preferences_url", "unsubscribe_url", "web_url"}
-)
-_RULE_WORDS: Final = frozenset({"and", "in", "is", "not", "or", "within"})
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +87,10 @@ BUILT_IN: Final = {
 }
 """Fields that every list has. Their values are attributes like those of declared fields."""
 
+DECLARABLE: Final = frozenset({"first_name", "last_name"})
+"""Built-in fields that a list may declare, to label, require or default them. The others are also
+written by Postroom itself."""
+
 FROM_THE_ROW: Final = {"email": FieldType.TEXT, "joined": FieldType.DATE}
 """Fields whose values the row of a subscriber has anyway."""
 
@@ -107,6 +106,13 @@ class Fields:
         self.declared = (*self.shared, *self.own)
         self._all = {**BUILT_IN, **{each.name: each for each in self.declared}}
         self._renamed = {each.formerly: each for each in self.declared if each.formerly}
+        self.texts = frozenset(each.name for each in self._all.values() if each.type in _TEXTS)
+        """The fields whose values are texts, and are compared and shown as they are."""
+        # By the names that attributes may have: looked up for each recipient of a message.
+        self._compared = {
+            name: (each.name, _COMPARED[each.type])
+            for name, each in {**self._renamed, **self._all}.items()
+        }
 
     @property
     def all(self) -> tuple[Field, ...]:
@@ -135,8 +141,23 @@ class Fields:
             if (field := self._all.get(name)) is None:
                 raise Invalid(where, f"is not a field of this list; the fields are {self._names}")
             if value not in (None, "", [], ()):
-                checked[name] = _CHECKS[field.type](where, field, value)
+                checked[name] = checked_value(where, field, value)
         return check_size(checked)
+
+    def keeping_choices(self, attributes: Mapping[str, Any]) -> Fields:
+        """Return these fields with the choices that a subscriber has, even if they are no longer
+        offered to others: saving a form must not change what nobody has touched."""
+
+        def keeping(field: Field) -> Field:
+            if field.type not in (FieldType.CHOICE, FieldType.CHOICES):
+                return field
+            stored = attributes.get(field.name, attributes.get(field.formerly))
+            known = {each.casefold() for each in field.choices}
+            chosen = stored if isinstance(stored, list) else [stored]
+            former = [e for e in chosen if isinstance(e, str) and e and e.casefold() not in known]
+            return msgspec.structs.replace(field, choices=(*field.choices, *former))
+
+        return Fields(map(keeping, self.own), map(keeping, self.shared))
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return attributes from texts, as a form or a command line has them. `Invalid`."""
@@ -175,8 +196,9 @@ class Fields:
         """
         values: dict[str, FieldValue] = {"email": address, "joined": joined.date()}
         for name, value in attributes.items():
-            if (field := self._all.get(name) or self._renamed.get(name)) is not None:
-                values[field.name] = _COMPARED[field.type](value)
+            if (found := self._compared.get(name)) is not None:
+                current, compared = found
+                values[current] = compared(value)
         return values
 
     @property
@@ -187,7 +209,12 @@ class Fields:
 def parse_value(field: Field, text: str) -> Any:
     """Return the value that a cell of a file stands for; None if it is empty. `Invalid`."""
     value = _from_text(field, text.strip())
-    return None if value in ("", []) else _CHECKS[field.type](field.name, field, value)
+    return None if value in ("", []) else checked_value(field.name, field, value)
+
+
+def checked_value(where: str, field: Field, value: object) -> Any:
+    """Return a value as it is stored. `Invalid` names `where` it is wrong."""
+    return _CHECKS[field.type](where, field, value)
 
 
 def value_text(value: Any) -> str:
@@ -209,85 +236,14 @@ def check_size(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes if there is room for them in a subscriber's row. `Invalid`."""
     size = len(msgspec.json.encode(attributes))
     if size > LARGEST_ATTRIBUTES:
-        problem = f"must have at most {LARGEST_ATTRIBUTES:,} bytes, not {size:,}"
+        problem = f"must be at most {LARGEST_ATTRIBUTES:,} bytes, not {size:,}"
         raise Invalid("attributes", problem)
     return attributes
-
-
-def parse_fields(fields: Iterable[Field]) -> list[Field]:
-    """Return the fields that a list can declare, checked. `Invalid`."""
-    checked = [_parse_field(f"fields.{number}", each) for number, each in enumerate(fields)]
-    if len(checked) > MOST_FIELDS:
-        raise Invalid("fields", f"a list can have at most {MOST_FIELDS} fields, not {len(checked)}")
-    for number, each in enumerate(checked):
-        if each.name in {other.name for other in checked[:number]}:
-            raise Invalid(f"fields.{number}.name", f"{each.name} is declared twice")
-    return checked
-
-
-def _parse_field(where: str, field: Field) -> Field:
-    _check_name(f"{where}.name", field.name)
-    choices = _parse_choices(f"{where}.choices", field)
-    if not 1 <= field.max_length <= LONGEST_TEXT:
-        problem = f"must be between 1 and {LONGEST_TEXT}, not {field.max_length}"
-        raise Invalid(f"{where}.max_length", problem)
-    label = _parse_label(f"{where}.label", field.label)
-    checked = msgspec.structs.replace(field, label=label, choices=choices)
-    if field.default in (None, "", [], ()):
-        return msgspec.structs.replace(checked, default=None)
-    default = _CHECKS[field.type](f"{where}.default", checked, field.default)
-    return msgspec.structs.replace(checked, default=default)
-
-
-def _parse_label(where: str, label: str | Mapping[str, str]) -> str | dict[str, str]:
-    if isinstance(label, str):
-        return one_line(where, label, longest=LONGEST_LABEL, required=False)
-    for language in label:
-        if language not in LANGUAGES:
-            known = ", ".join(LANGUAGES)
-            raise Invalid(where, f"must be in one of the languages {known}, not {language[:20]!r}")
-    checked = {
-        language: one_line(f"{where}.{language}", label[language], longest=LONGEST_LABEL)
-        for language in LANGUAGES
-        if label.get(language)
-    }
-    return checked or ""
 
 
 def is_day(text: str) -> bool:
     """Return whether a text such as `2026-01-31` is a day of the calendar."""
     return _day(text) is not None
-
-
-def is_free_name(name: str) -> bool:
-    """Return whether a list could declare a field of this name."""
-    try:
-        _check_name("name", name)
-    except Invalid:
-        return False
-    return True
-
-
-def _check_name(where: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        problem = "must have 1 to 40 of a-z, 0-9 and _, beginning with a letter, not"
-        raise Invalid(where, f"{problem} {name[:50]!r}")
-    if name in BUILT_IN or name in FROM_THE_ROW or name in _MERGE_FIELDS:
-        raise Invalid(where, f"{name} is built in: choose another name")
-    if name in _RULE_WORDS:
-        raise Invalid(where, f"{name} is a word of the rules: choose another name")
-
-
-def _parse_choices(where: str, field: Field) -> tuple[str, ...]:
-    has_choices = field.type in (FieldType.CHOICE, FieldType.CHOICES)
-    if has_choices and not 1 <= len(field.choices) <= MOST_CHOICES:
-        raise Invalid(where, f"must have 1 to {MOST_CHOICES} choices, not {len(field.choices)}")
-    if field.choices and not has_choices:
-        raise Invalid(where, f"must be left out: a field of the type {field.type} has no choices")
-    choices = tuple(one_line(where, each, longest=LONGEST_CHOICE) for each in field.choices)
-    if len({each.casefold() for each in choices}) < len(choices):
-        raise Invalid(where, "must differ in more than upper and lower case")
-    return choices
 
 
 def _text(where: str, field: Field, value: object) -> str:
@@ -381,6 +337,7 @@ def _day(value: Any) -> date | None:
         return None
 
 
+_TEXTS: Final = (FieldType.TEXT, FieldType.CHOICE)
 _COMPARED: Final[Mapping[FieldType, Callable[[Any], FieldValue]]] = {
     FieldType.TEXT: _only(str),
     FieldType.INTEGER: _only(int, float),

@@ -1,7 +1,7 @@
 """The addresses that a subscription had before its owner changed them.
 
-Records of emails name the address that an email went to. So the emails of somebody who has changed
-their address are found by their former ones, and only those that have their GUID: somebody else may
+Records of emails name the address that an email went to. So the emails of someone who has changed
+their address are found by their former ones, and only those that have their GUID: someone else may
 own the address now.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.errors import NotNow
 
 MOST_FORMER: Final = 20

@@ -14,7 +14,7 @@ def former_names(fields: Fields) -> dict[str, str]:
 
 
 def without(attributes: Mapping[str, Any], names: Iterable[str], fields: Fields) -> dict[str, Any]:
-    """Return attributes without those of these names, also under their former names."""
+    """Return attributes without those of these names, or of their former names."""
     given, former = set(names), former_names(fields)
     gone = given | {former[name] for name in given & former.keys()}
     return {name: value for name, value in attributes.items() if name not in gone}

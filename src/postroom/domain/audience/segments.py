@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)

@@ -10,7 +10,7 @@ from typing import Final, NewType
 import msgspec
 
 from postroom.domain.audience.addresses import Address, address_key
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
@@ -24,7 +24,7 @@ _DIGITS: Final = 32  # hexadecimal: enough to rule out a collision
 
 
 class SuppressionReason(StrEnum):
-    """The usual reasons. Somebody who suppresses an address by hand may give any other."""
+    """The usual reasons. Someone who suppresses an address by hand may give any other."""
 
     GONE = "hard bounce"
     UNDELIVERED = "repeated bounces"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from postroom.domain.audience.list_property import ListProperty
+from postroom.domain.audience.lists.list_property import ListProperty
 from postroom.domain.errors import Invalid
 
 ZONE_FIELD: Final = "time_zone"
@@ -42,15 +42,15 @@ def parse_zone(text: str) -> str:
 
 
 def local_moment(moment: datetime, zone: str, there: str) -> datetime:
-    """Return when the clocks of another zone show what they show here at a moment, in UTC. A zone
-    that is not known is this one. A time that clocks skip there comes when they have been put
-    forward."""
+    """Return the moment, in UTC, at which clocks in another zone show the time that they show here
+    at this one. An unknown zone counts as this one. A time that clocks skip there comes right after
+    the change."""
     other = zone_named(there)
     return moment if other is None else _shown(moment, zone, other)
 
 
 def earliest_moment(moment: datetime, zone: str) -> datetime:
-    """Return when the clocks of any zone first show what they show in this one at a moment."""
+    """Return when clocks in any zone first show the time that they show in this one at a moment."""
     return _shown(moment, zone, _EARLIEST)
 
 

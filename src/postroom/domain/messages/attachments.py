@@ -42,7 +42,7 @@ _PROGRAMS: Final = (b"MZ", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe",
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,80}")
 _OCTETS: Final = "application/octet-stream"
-# A browser or mail program would show these as pages, with scripts.
+# A browser or email program would show these as pages, with scripts.
 _SENT_AS_OCTETS: Final = frozenset({"text/html", "application/xhtml+xml", "image/svg+xml"})
 # Python's table depends on the machine.
 _KNOWN_TYPES: Final = mimetypes.MimeTypes()
@@ -58,7 +58,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 def describe_file(name: str, content: bytes, field: str = "attachments") -> Attachment:
-    """Return what is kept of a file besides its content. `Invalid` if it may not be attached."""
+    """Return the details of a file, without its content. `Invalid` if it may not be attached."""
     clean = _clean_name(name, field)
     extension = clean.rpartition(".")[2].lower() if "." in clean else ""
     if extension in _EXECUTABLE:
@@ -81,7 +81,7 @@ def check_attachments(
     if total > LARGEST_IN_TOTAL:
         raise Invalid(
             field,
-            f"must have at most {show_size(LARGEST_IN_TOTAL)} in total, not {show_size(total)}",
+            f"must be at most {show_size(LARGEST_IN_TOTAL)} in total, not {show_size(total)}",
         )
     names = [each.name.casefold() for each in attachments]
     twice = next((each.name for each in attachments if names.count(each.name.casefold()) > 1), "")

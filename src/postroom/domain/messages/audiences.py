@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom.domain.audience.field_types import FieldType
-from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, parse_list_name
 from postroom.domain.audience.segments import parse_segment_name
 from postroom.domain.errors import Invalid
 
@@ -19,7 +19,7 @@ MOST_EXCLUDED: Final = 10
 """Lists, and segments, that a message can exclude."""
 
 MOST_MORE: Final = 10
-"""Lists that a message can go to besides its own."""
+"""Lists that a message can go to in addition to its own."""
 
 
 class Audience(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Audience(msgspec.Struct, frozen=True):
             *(f"segment {each}" for each in self.exclude_segments),
             *(f"list {each}" for each in self.exclude_lists),
         ]
-        chosen = f"segment {self.segment}" if self.segment else "everybody"
+        chosen = f"segment {self.segment}" if self.segment else "everyone"
         also = "".join(f", plus list {each}" for each in self.more_lists)
         return f"{chosen}{also}" + (f", except {', '.join(excluded)}" if excluded else "")
 

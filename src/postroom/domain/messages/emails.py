@@ -11,7 +11,8 @@ from postroom.domain.errors import NotNow
 
 
 class EmailOutcome(StrEnum):
-    """The outcome of an email so far. Deferred emails are pending: they will be retried."""
+    """The outcome of an email so far. Deferred emails count as pending, because they will be
+    retried."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -31,7 +32,7 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
     ),
     # Only an administrator can end the doubt: it was sent, or it is to be sent again.
     EmailOutcome.IN_DOUBT: frozenset({EmailOutcome.ACCEPTED, EmailOutcome.PENDING}),
-    # If the same reply refused nearly everybody, it was not about them. ('Retry failed recipients'
+    # If the same reply refused nearly everyone, it was not about them. ('Retry failed recipients'
     # creates another message to the same people; the record of this one stays.)
     EmailOutcome.REFUSED: frozenset({EmailOutcome.PENDING}),
     EmailOutcome.ACCEPTED: frozenset(),

@@ -2,7 +2,8 @@
 
 A visitor is a digest of network address and browser, made with a key that only lives in the memory
 of the web process: it tells two visitors of the same minute apart, and nothing else. A hit is
-judged about a minute later, because a burst is known only afterwards.
+judged about a minute later, because a burst is known only afterwards. Scanners spread their
+requests over many addresses, so a personal link also tells which hits belong together.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 
 HIT_QUEUE: Final = "mail/hits"
 OPENED: Final = -1
 """The number of the pixel, among those of links."""
 
+VISIT_SECONDS: Final = 1800.0
+"""What a visitor does within this time is one visit."""
+
 _TRAP: Final = 0
-_BURST_SECONDS: Final = 2.0
+BURST_SECONDS: Final = 2.0
 _BURST_LINKS: Final = 3
 
 # What the image proxies of Gmail and Yahoo call themselves. Apple's has this name and nothing else.
@@ -45,7 +49,7 @@ class HitCause(StrEnum):
 
     PERSON = "person"
     PROXY = "proxy"
-    """An image proxy of a mail provider, which loads pictures whether or not anybody looks."""
+    """An image proxy of a mail provider, which loads pictures whether or not anyone looks."""
     PROGRAM = "program"
 
 
@@ -78,7 +82,7 @@ class HitBatch(msgspec.Struct, frozen=True):
 
 
 def cause_of(agent: str) -> HitCause:
-    """Return who a browser says it is."""
+    """Return the cause that a `User-Agent` header names."""
     agent = agent.strip().lower()
     if agent == _APPLE or any(name in agent for name in _PROXIES):
         return HitCause.PROXY
@@ -88,21 +92,32 @@ def cause_of(agent: str) -> HitCause:
 
 
 def judged(hits: Sequence[Hit]) -> HitCause:
-    """Return who caused these hits of one visitor on one message."""
-    if any(each.number == _TRAP or each.agent is HitCause.PROGRAM for each in hits):
-        return HitCause.PROGRAM
-    if _is_burst([each for each in hits if each.number != OPENED]):
+    """Return the cause of these hits of one visitor on one message."""
+    if any(each.agent is HitCause.PROGRAM for each in hits) or bursts_of(hits):
         return HitCause.PROGRAM
     is_proxy = any(each.agent is HitCause.PROXY for each in hits)
     return HitCause.PROXY if is_proxy else HitCause.PERSON
 
 
-def _is_burst(clicks: Iterable[Hit]) -> bool:
-    """Return whether several distinct links were opened faster than people can."""
+class Burst(msgspec.Struct, frozen=True):
+    """A period in which a program followed links."""
+
+    start: float
+    end: float
+
+    def includes(self, hit: Hit) -> bool:
+        """Return whether a hit belongs to it, which includes hits shortly before and after."""
+        return self.start - BURST_SECONDS <= hit.at <= self.end + BURST_SECONDS
+
+
+def bursts_of(hits: Iterable[Hit]) -> list[Burst]:
+    """Return when several distinct links were opened faster than people can, or the trap was."""
+    bursts: list[Burst] = []
     latest: dict[int, float] = {}  # link → when it was last opened, if that was just before
+    clicks = (each for each in hits if each.number != OPENED)
     for each in sorted(clicks, key=lambda each: each.at):
-        latest = {link: at for link, at in latest.items() if each.at - at <= _BURST_SECONDS}
+        latest = {link: at for link, at in latest.items() if each.at - at <= BURST_SECONDS}
         latest[each.number] = each.at
-        if len(latest) >= _BURST_LINKS:
-            return True
-    return False
+        if each.number == _TRAP or len(latest) >= _BURST_LINKS:
+            bursts.append(Burst(min(latest.values()), each.at))
+    return bursts

@@ -17,17 +17,17 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.time_zones import earliest_moment
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.attachments import Attachment
 from postroom.domain.messages.audiences import Audience, AudienceRules
-from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
-from postroom.domain.messages.waves import PageRun, Waves, runs_of
+from postroom.domain.messages.waves.buckets import Part
+from postroom.domain.messages.waves.waves import PageRun, Waves, runs_of
 
 LONGEST_SUBJECT = 500
 LONGEST_PREHEADER = 250  # characters: programs show about 100 of them
@@ -111,7 +111,7 @@ class Message(msgspec.Struct, frozen=True):
     A draft may be incomplete: its list and subject are then empty, and its time is None, which no
     other message's is. `edited_by` saved it last; `version_at` is when that version of a draft
     began (`services/messages/drafts/message_versions.py`); `ready_by` handed it over for sending.
-    With `has_source`, what the author wrote is stored besides the HTML that was made from it.
+    With `has_source`, what the author wrote is stored with the HTML that was made from it.
 
     `segment`, `exclude_segments`, `exclude_lists` and `more_lists` are its `audience`;
     `audience_rules` are the rules of these segments, copied when the message is queued. With
@@ -124,9 +124,10 @@ class Message(msgspec.Struct, frozen=True):
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and the fields that begin with `list_` are copied from the list when the message
     is queued. `queued_pages` counts the pages whose work items are certainly in the queue.
-    `paused_from` is the status to resume, `resumptions` counts how often that happened. `reason`
-    says why it paused itself, or why it had no recipients. `retry_of` is the message whose refused
-    recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
+    `paused_from` is the status to resume, `resumptions` counts how often that happened, the last
+    time at `resumed_at`. `reason` says why it paused itself, or why it had no recipients.
+    `retry_of` is the message whose refused recipients this one is for; `retry_at` is when a retry
+    of deferred emails was last requested.
     `track` says whether opens and clicks are measured: None leaves it to the list until the message
     is queued, when it also gets `utm`, parameters for its links. `published` puts it into the web
     archive of its list once it is sent; `web_key` is the secret in the link to it in a browser
@@ -187,6 +188,7 @@ class Message(msgspec.Struct, frozen=True):
     reason: str = ""
     queued_pages: int = 0
     resumptions: int = 0
+    resumed_at: datetime | None = None
     queued_at: datetime | None = None
     completed_at: datetime | None = None
     retry_of: MessageRef | None = None
@@ -255,7 +257,7 @@ def list_copy(message: Message, number: int) -> ListCopy:
 
 def day_of(moment: datetime) -> str:
     """Return the scheduled day in UTC, `yyyy-mm-dd`: the partition of a message."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+    return moment.astimezone(UTC).date().isoformat()
 
 
 def check_transition(current: MessageStatus, to: MessageStatus) -> None:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.emails import Counts, EmailOutcome
 
 T = TypeVar("T", str, int)
@@ -41,21 +41,21 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 class EmailState(msgspec.Struct, frozen=True, gc=False):
     """The state of an email after its last attempt.
 
-    `at` is when that was, `next_try_at` when a pending email is due again. `doubts` counts the
+    `at` is when that was, `next_try_at` when a pending email is due again. `unanswered` counts the
     attempts that were handed over without a reply: each may have delivered a copy.
     """
 
     outcome: EmailOutcome = EmailOutcome.PENDING
     reply: str = ""
     tries: int = 0
-    doubts: int = 0
+    unanswered: int = 0
     at: datetime | None = None
     next_try_at: datetime | None = None
     first_tried_at: datetime | None = None
 
     @property
     def was_in_doubt(self) -> bool:
-        return self.doubts > 0
+        return self.unanswered > 0
 
 
 UNTRIED: Final = EmailState()
@@ -71,7 +71,7 @@ class _Packed(msgspec.Struct, array_like=True, gc=False):
     guids: bytes
     outcomes: bytes = b""
     tries: bytes = b""
-    doubts: bytes = b""
+    unanswered: bytes = b""
     replies: list[str] = []
     reply_of: bytes = b""
     moments: list[int] = []
@@ -85,7 +85,7 @@ class _Packed(msgspec.Struct, array_like=True, gc=False):
         return not (
             self.outcomes
             or self.tries
-            or self.doubts
+            or self.unanswered
             or self.reply_of
             or self.at_of
             or self.next_tries
@@ -96,7 +96,7 @@ class _Packed(msgspec.Struct, array_like=True, gc=False):
 class _PackedWithValues(_Packed, array_like=True, gc=False):
     """The stored form of a page whose message uses fields of its list.
 
-    It is a form of its own, so that other pages take no more space.
+    It is separate, so that other pages take no more space.
     """
 
     columns: list[list[str]] = []
@@ -115,7 +115,7 @@ _decode = msgspec.msgpack.Decoder(_PackedWithLists).decode
 
 
 class PageEmails:
-    """The emails of a page, in the order of their addresses' keys. Never changes."""
+    """The emails of a page, in the order of their addresses' keys. Immutable."""
 
     __slots__ = ("_packed", "addresses", "is_new")
 
@@ -170,12 +170,13 @@ class PageEmails:
     def has_values(self) -> bool:
         return isinstance(self._packed, _PackedWithValues) and bool(self._packed.columns)
 
-    def values(self, place: int) -> tuple[str, ...]:
-        """Return the values that the subscriber's fields had when the page was planned."""
+    def values(self) -> Sequence[tuple[str, ...]]:
+        """Return, for each email, the values that the subscriber's fields had when the page was
+        planned. Nothing if the message uses no fields."""
         packed = self._packed
         if not isinstance(packed, _PackedWithValues):
             return ()
-        return tuple(column[place] for column in packed.columns)
+        return list(zip(*packed.columns, strict=True))
 
     @property
     def has_lists(self) -> bool:
@@ -190,16 +191,15 @@ class PageEmails:
     def places_of(
         self, key: AddressKey, guids: Collection[SubscriberGuid] | None = None
     ) -> list[int]:
-        """Return where emails to an address are, however it is spelled, or those of them that have
-        one of these GUIDs: one, or none.
-
-        A message that was queued when spellings were subscribers of their own may have several.
+        """Return the places of emails to an address, however it is spelled, or only of those with
+        one of these GUIDs. There is at most one, except in messages from when each spelling was a
+        separate subscriber.
         """
         found = [place for place, each in enumerate(self.addresses) if address_key(each) == key]
         return found if guids is None else [each for each in found if self.guid(each) in guids]
 
     def place_of(self, guid: SubscriberGuid) -> int | None:
-        """Return where the email to the subscriber with this GUID is."""
+        """Return the place of the email to the subscriber with this GUID."""
         wanted, start = bytes.fromhex(guid.replace("-", "")), -1
         while (start := self._packed.guids.find(wanted, start + 1)) >= 0:
             if start % _GUID_BYTES == 0:
@@ -219,14 +219,14 @@ class PageEmails:
             outcome=_OUTCOMES[_at(packed.outcomes, place)],
             reply=packed.replies[reply - 1] if reply else "",
             tries=_at(packed.tries, place),
-            doubts=_at(packed.doubts, place),
+            unanswered=_at(packed.unanswered, place),
             at=_moment(packed.moments[at - 1]) if at else None,
             next_try_at=_moment(packed.next_tries.get(place)),
             first_tried_at=_moment(packed.first_tries.get(place)),
         )
 
     def pending(self) -> Sequence[int]:
-        """Return where the emails are that are not done."""
+        """Return the positions of unfinished emails."""
         outcomes = self._packed.outcomes
         if not outcomes:
             return range(len(self))
@@ -234,7 +234,7 @@ class PageEmails:
 
     def counts(self, deferred: int = 0) -> Counts:
         """Return this page's part of the sum."""
-        count, doubts = self._packed.outcomes.count, self._packed.doubts
+        count, unanswered = self._packed.outcomes.count, self._packed.unanswered
         return Counts(
             planned=len(self),
             accepted=count(_ACCEPTED),
@@ -242,9 +242,11 @@ class PageEmails:
             suppressed=count(_SUPPRESSED),
             in_doubt=count(_IN_DOUBT),
             possible_duplicates=sum(
-                1 for place, number in enumerate(doubts) if number and self._packed.outcomes[place]
+                1
+                for place, number in enumerate(unanswered)
+                if number and self._packed.outcomes[place]
             )
-            if doubts and self._packed.outcomes
+            if unanswered and self._packed.outcomes
             else 0,
             deferred=deferred,
         )
@@ -282,7 +284,7 @@ class _Columns:
         self._before = packed
         self._outcomes = bytearray(packed.outcomes or count)
         self._tries = bytearray(packed.tries or count)
-        self._doubts = bytearray(packed.doubts or count)
+        self._unanswered = bytearray(packed.unanswered or count)
         self._reply_of = bytearray(packed.reply_of or count)
         self._at_of = bytearray(packed.at_of or count)
         self._next_tries = dict(packed.next_tries)
@@ -293,24 +295,36 @@ class _Columns:
         self._moments = {moment: number for number, moment in enumerate(packed.moments, 1)}
 
     def put(self, states: Mapping[int, EmailState]) -> None:
-        outcomes, tries, doubts = self._outcomes, self._tries, self._doubts
-        reply_of, at_of = self._reply_of, self._at_of
-        next_tries, first_tries = self._next_tries, self._first_tries
+        """Set the states of some emails: together for neighbours with the same one."""
         last: EmailState | None = None
-        outcome = tried = doubted = reply = at = 0
+        start = end = 0
         for place, state in states.items():
-            if state is not last:  # most emails of a page get the same state
-                last = state
-                outcome = _CODES[state.outcome]
-                tried, doubted = min(state.tries, _MOST), min(state.doubts, _MOST)
-                reply = _number(self._replies, state.reply[:LONGEST_REPLY])
-                at = _number(self._moments, _microseconds(state.at))
-            outcomes[place], tries[place], doubts[place] = outcome, tried, doubted
-            reply_of[place], at_of[place] = reply, at
-            if next_tries or state.next_try_at is not None:
-                _put(next_tries, place, state.next_try_at)
-            if first_tries or state.first_tried_at is not None:
-                _put(first_tries, place, state.first_tried_at)
+            if state is last and place == end:
+                end += 1
+                continue
+            if last is not None:
+                self._put_run(last, start, end)
+            last, start, end = state, place, place + 1
+        if last is not None:
+            self._put_run(last, start, end)
+
+    def _put_run(self, state: EmailState, start: int, end: int) -> None:
+        """Set the state of the emails from `start` up to `end`."""
+        for column, number in (
+            (self._outcomes, _CODES[state.outcome]),
+            (self._tries, min(state.tries, _MOST)),
+            (self._unanswered, min(state.unanswered, _MOST)),
+            (self._reply_of, _number(self._replies, state.reply[:LONGEST_REPLY])),
+            (self._at_of, _number(self._moments, _microseconds(state.at))),
+        ):
+            column[start:end] = bytes((number,)) * (end - start)
+        for moments, moment in (
+            (self._next_tries, state.next_try_at),
+            (self._first_tries, state.first_tried_at),
+        ):
+            if moments or moment is not None:
+                for place in range(start, end):
+                    _put(moments, place, moment)
 
     def packed(self) -> _Packed:
         replies, reply_of = list(self._replies), self._reply_of
@@ -326,7 +340,7 @@ class _Columns:
             guids=before.guids,
             outcomes=_stored(self._outcomes),
             tries=_stored(self._tries),
-            doubts=_stored(self._doubts),
+            unanswered=_stored(self._unanswered),
             replies=replies,
             reply_of=_stored(reply_of),
             moments=moments,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from sys import intern
 
 import msgspec
 
@@ -48,4 +49,5 @@ def parse_work_item(body: str) -> WorkItem:
     if found is None:
         raise Invalid("work item", f"must be 'day,MessageRef,page,flag', not {body[:60]!r}")
     day, ref, page, flag = found.groups()
+    day, ref = intern(day), intern(ref)  # senders remember thousands of items of a message
     return WorkItem(day, MessageRef(ref), int(page), flag == "1")

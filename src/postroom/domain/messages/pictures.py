@@ -18,7 +18,7 @@ PictureHash = NewType("PictureHash", str)
 LARGEST_FILE: Final = 5_000_000
 """Bytes of an uploaded picture, and of a stored one."""
 MOST_PIXELS: Final = 40_000_000
-"""Of one picture. A small file can have so many that decoding it fills the memory."""
+"""Of one picture. Decoding a small file with too many of them would fill the memory."""
 MOST_ANIMATED_PIXELS: Final = 50_000_000
 MOST_FRAMES: Final = 1_000
 """Of all frames of an animation together: for example 190 frames of 640 by 400."""
@@ -32,7 +32,7 @@ _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class PictureKind(StrEnum):
-    """How pictures are stored, by file extension. Mail clients show all of these; some of them do
+    """How pictures are stored, by file extension. Email programs show all of these; some of them do
     not show WebP."""
 
     JPEG = "jpg"

@@ -15,7 +15,7 @@ class Track(StrEnum):
     """All recipients have the same pixel and links: rates without individuals."""
 
     PERSONAL = "personal"
-    """Subscribers who agreed to it have a pixel and links of their own; all others as above."""
+    """Subscribers who agreed to it have a personal pixel and links; all others as above."""
 
 
 def parse_track(text: object, field: str = "track") -> Track:

@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 from urllib.parse import quote
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 
@@ -26,8 +26,8 @@ def web_url(base_url: str, ref: MessageRef, web_key: str) -> str:
 
 
 def known_web_url(base_url: str, message: Message) -> str:
-    """Return where `web_url` leads at the moment: as long as nobody has got a message, to its
-    preview, for those who work on it."""
+    """Return where `web_url` leads now: until the message is sent, to its preview, for the
+    team."""
     if is_sent(message):
         return web_url(base_url, message.ref, message.web_key)
     return preview_url(base_url, message.ref)
@@ -46,7 +46,7 @@ def archive_path(list_name: ListName, ref: MessageRef | str = "") -> str:
 
 
 def is_sent(message: Message) -> bool:
-    """Return whether its recipients may know it: sending has begun."""
+    """Return whether its recipients may know about it: sending has begun."""
     return message.queued_at is not None
 
 

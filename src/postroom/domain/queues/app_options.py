@@ -283,7 +283,7 @@ PASSED_ON_PREFIXES = ("LC_", "PYTHON")
 
 
 def common_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that every hosted program gets, besides those of its
+    """Return the environment variables that every hosted program gets, in addition to those of its
     application: never Postroom's settings, nor any other secret in the environment."""
     return {
         name: value

@@ -3,7 +3,7 @@ name activates (the longest path that it begins with).
 
 A queue `shop/orders` has up to three subqueues: `shop/orders;retry` for messages that wait for
 their next cycle, `;poison` for those that failed for good, `;dead-letter` for rejected and expired
-ones. A poison queue may have an application, and so a `;retry` of its own.
+ones. A poison queue may have an application, and therefore its own `;retry`.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class ProcessPool:
         return sum(self._room_of(process, now) for process in self.processes)
 
     def has_free_process(self) -> bool:
-        """Return whether a message would begin at once."""
+        """Return whether a message would begin immediately."""
         return any(
             process.state is ProcessState.READY
             and len(process.in_progress) < process.app.concurrency
@@ -150,7 +150,7 @@ class ProcessPool:
                 return False
 
     def isolate(self, deliver: Callable[[int], Deliver], handed: HandedMessage) -> None:
-        """Give a message to a new process of its own.
+        """Give a message to a new process, which handles nothing else.
 
         The process does not count towards `max_processes`, nor its crash for the breaker, so that
         other messages do not wait because of it.
@@ -276,7 +276,7 @@ class ProcessPool:
 
     def lost(self, process: Process) -> None:
         """Kill a process that has closed its connection or sent invalid data: it can neither get
-        messages nor answer. A draining process closes it after its last answer: it may go on."""
+        messages nor answer. A draining process closes it after its last answer: it may continue."""
         if process.state is ProcessState.DRAINING:
             return
         if not process.problem:
@@ -362,7 +362,7 @@ class ProcessPool:
                 self._owner.breaker_opened(how, self.breaker.opens_for(now))
         elif process.is_cut_short and process.in_progress:
             log.warning(
-                "%s: process %d was %s; its messages are given back",
+                "%s: process %d was %s; its messages are returned",
                 self.app.path,
                 process.pid,
                 how,

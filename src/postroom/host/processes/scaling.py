@@ -69,7 +69,7 @@ def wanted_serving(demand: Demand, *, running: int, least: int, most: int) -> in
 
 
 def prefetch_limit(each: float | None) -> int:
-    """Return how many messages may wait in a process besides those in progress.
+    """Return how many messages may wait in a process in addition to those in progress.
 
     0 for slow handlers: their messages wait in the queue for the first free process.
     """
@@ -88,7 +88,7 @@ class HandlingTime:
 
     def finished(self, seconds: float) -> None:
         if self.each is None or seconds > 4 * self.each:
-            self.each = seconds  # a slow message counts at once: others would wait behind it
+            self.each = seconds  # a slow message counts immediately: others would wait behind it
         else:
             self.each += (seconds - self.each) * self._WEIGHT
 

@@ -18,11 +18,12 @@ from postroom.host import Delivery, Poison, RetryLater
 from postroom.host.wire import Accepted, Deliver, Failed, WorkerSpec
 
 LONGEST_TRACEBACK = 8_000
-"""The end of a traceback says most; with a message's other facts it has to fit into one row."""
+"""The end of a traceback says the most; it has to fit into one row with the message's other
+facts."""
 
 LONGEST_ERROR = 1_000
 
-GENERATOR = "is a generator function, of which a call runs nothing: remove `yield`"
+GENERATOR = "is a generator function, which runs nothing when called: remove `yield`"
 
 Answer = Callable[[Accepted | Failed], None]
 

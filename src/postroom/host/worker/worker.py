@@ -4,9 +4,9 @@ It never reads a queue. The host delivers messages through a socket, and the wor
 with its result. It answers a message before it begins the next, so that the host knows which ones
 had begun if the process dies.
 
-It ends when the host sends `Drain`, on SIGTERM (the same, and it informs the host), and at once
-when the host has ended or when it cannot answer: the host notices the end of a process, but would
-wait for a missing answer forever.
+It ends when the host sends `Drain`, and on SIGTERM (the same, and it informs the host). It ends
+immediately when the host has ended, or when it cannot answer: the host notices the end of a
+process, but would wait for a missing answer forever.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
 
 
 def _die(exc: BaseException) -> NoReturn:
-    """Exit at once, even if threads are running."""
+    """Exit immediately, even if threads are running."""
     traceback.print_exception(exc)
     sys.stderr.flush()
     os._exit(NO_ANSWER)

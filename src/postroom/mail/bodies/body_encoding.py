@@ -1,7 +1,7 @@
 """Bodies in a transfer encoding into which values can be inserted afterwards.
 
 A body consists of segments: static text, and slots for what differs between recipients. In
-quoted-printable every slot has a line of its own, between two soft line breaks, which mail programs
+quoted-printable every slot is alone on its line, between two soft line breaks, which email programs
 remove. So the static text around it is encoded once, whatever the value is:
 
     Hello =
@@ -110,7 +110,7 @@ class BodyPart(msgspec.Struct, frozen=True):
 
 def mime_content(parts: Sequence[BodyPart]) -> Pieces:
     """Return everything from `Content-Type` to the end of the mail: one part, or alternatives of
-    which mail programs show the last that they can."""
+    of which email programs show the last one that they can."""
     encoded = [_encoded(part) for part in parts]
     if len(encoded) == 1:
         return encoded[0]

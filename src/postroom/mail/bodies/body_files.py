@@ -79,7 +79,7 @@ def _check_size(field: str, size: int) -> None:
     if size > LARGEST_BODY:
         raise Invalid(
             field,
-            f"must have at most {LARGEST_BODY // _MEGABYTE} MB ({LARGEST_BODY:,} bytes),"
+            f"must be at most {LARGEST_BODY // _MEGABYTE} MB ({LARGEST_BODY:,} bytes),"
             f" not {size:,} bytes",
         )
 
@@ -134,6 +134,6 @@ def _candidates(declared: str | None) -> tuple[str, ...]:
 
 
 def _is_one_byte_encoding(codec: str) -> bool:
-    """Return whether most of the upper bytes are characters of their own."""
+    """Return whether most of the upper bytes are single characters."""
     upper = bytes(range(0x80, 0x100))
     return len(upper.decode(codec, "ignore")) > len(upper) // 2

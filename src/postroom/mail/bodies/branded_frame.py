@@ -10,8 +10,8 @@ import html
 import re
 from typing import Final
 
-from postroom.domain.audience.appearance import Colour, accent_on
-from postroom.domain.audience.brand import FONTS, Brand, initial_of
+from postroom.domain.audience.lists.appearance import Colour, accent_on
+from postroom.domain.audience.lists.brand import FONTS, Brand, initial_of
 
 # The colours of the public pages (css/tokens.css), light and dark.
 _LIGHT: Final = {"page": "#f6f4ef", "card": "#ffffff", "ink": "#24221e", "soft": "#5c574d",
@@ -58,9 +58,7 @@ style="background:{page};font-family:{font}">
 <table role="presentation" width="560" cellpadding="0" cellspacing="0" border="0" \
 style="width:100%;max-width:560px">
 <tr><td class="ink" style="padding:0 8px 20px;color:{ink};font:600 17px/24px {font}">\
-<span style="display:inline-block;width:32px;height:32px;margin-right:12px;border-radius:8px;\
-background:{fill};color:{on_fill};font:600 17px/32px {font};text-align:center" \
-aria-hidden="true">{initial}</span>{name}</td></tr>
+{mark}{name}</td></tr>
 <tr><td class="card" style="padding:40px;background:{card};border:1px solid {line};\
 border-radius:12px">
 {content}
@@ -71,6 +69,14 @@ border-radius:12px">
 </body>
 </html>
 """
+_INITIAL: Final = """\
+<span style="display:inline-block;width:32px;height:32px;margin-right:12px;border-radius:8px;\
+background:{fill};color:{on_fill};font:600 17px/32px {font};text-align:center" \
+aria-hidden="true">{initial}</span>"""
+# Outlook knows the height only; the list's name follows, so the picture needs no text.
+_LOGO: Final = """\
+<img src="{url}" alt="" height="48" style="width:auto;height:auto;max-width:240px;max-height:48px;\
+margin-right:12px;border:0;vertical-align:middle">"""
 _HEADING: Final = """\
 <h1 class="ink" style="margin:0 0 16px;color:{ink};font:700 24px/32px {font}">{text}</h1>"""
 _PARAGRAPH: Final = """\
@@ -167,19 +173,31 @@ class BrandedFrame:
         return _LINK.format(text=text, link=link, breaking="white-space:nowrap", **self._style)
 
     def whole(
-        self, *, language: str, name: str, title: str, preheader: str, content: list[str]
+        self,
+        *,
+        language: str,
+        name: str,
+        title: str,
+        preheader: str,
+        content: list[str],
+        logo: str = "",
     ) -> str:
-        """Return the document. `name` is the list's, as plain text."""
+        """Return the document. `name` is the list's, as plain text, and `logo` a URL."""
         return _FRAME.format(
             language=language,
             title=title,
             preheader=preheader,
             name=html.escape(name),
-            initial=html.escape(initial_of(name)),
+            mark=self._mark(name, logo),
             content="\n".join(content),
             footer=self._footer(language),
             **self._style,
         )
+
+    def _mark(self, name: str, logo: str) -> str:
+        if logo:
+            return _LOGO.format(url=html.escape(logo))
+        return _INITIAL.format(initial=html.escape(initial_of(name)), **self._style)
 
     def _footer(self, language: str) -> str:
         links = [

@@ -42,7 +42,7 @@ _DARK: Final = """\
 
 
 def is_document(source: str) -> bool:
-    """Return whether the HTML is a whole document, or at least has a body of its own."""
+    """Return whether the HTML is a whole document, or at least has a `<body>`."""
     return _DOCTYPE.match(source) is not None or any(
         isinstance(token, HtmlTag) for token in tokens(source, *_DOCUMENT_TAGS)
     )
@@ -59,8 +59,8 @@ def framed(
     """Return a document with this content: a language, an encoding, a width for phones, and a
     column that is easy to read.
 
-    Only with a colour for links on dark surfaces, it is dark in dark mode: what somebody wrote by
-    hand may have colours of its own.
+    Only with a colour for links on dark surfaces, it is dark in dark mode: what someone wrote by
+    hand may set other colours.
     """
     return _FRAME.format(
         language=html.escape(language),

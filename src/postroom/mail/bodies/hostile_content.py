@@ -1,6 +1,6 @@
-"""Removes from an HTML body what would run a program or load something from a reader's own machine.
+"""Removes from an HTML body what would run code or load something from the recipient's own machine.
 
-Authors of HTML are their own designers, so everything else stays as it is, byte for byte. Mail
+Authors of HTML are their own designers, so everything else stays as it is, byte for byte. Email
 programs ignore scripts, and spam filters punish them; but a message is also shown in the preview
 and in the web archive.
 """
@@ -41,7 +41,7 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 def without_hostile_content(document: str, own_host: str) -> str:
-    """Return a document without scripts and what else is hostile."""
+    """Return a document without scripts and other hostile content."""
     pieces, done = [], 0
     for each in hostile_content(document, own_host):
         pieces.append(document[done : each.start])

@@ -179,7 +179,7 @@ def _shows_tag(tag: HtmlTag) -> bool:
 
 
 def has_remote_pictures(document: str) -> bool:
-    """Return whether a mail program would fetch pictures from a web server."""
+    """Return whether an email program would fetch pictures from a web server."""
     return _REMOTE.search(document) is not None
 
 

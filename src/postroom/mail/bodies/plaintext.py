@@ -1,4 +1,4 @@
-"""Plain text from HTML, for messages that have no text of their own."""
+"""Plain text from HTML, for messages without a text."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from postroom.mail.bodies.html import HtmlTag, tokens
 # Invisible characters keep an inbox from showing the first words of the body after it.
 _INVISIBLE: Final = "&#847;&zwnj;&nbsp;"
 _FILLER: Final = _INVISIBLE * 60
+_INLINE: Final = frozenset({"a", "b", "em", "font", "i", "s", "span", "strong", "u"})
+_MOST_SHOWN: Final = 200  # characters; no inbox shows more
 _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>\s*", re.IGNORECASE)
 _BEGIN: Final = '<div style="display:none;max-height:0;overflow:hidden;mso-hide:all">'
 
@@ -30,9 +32,24 @@ def shown_preheader(document: str) -> str:
     return html.unescape(text) if filler else ""
 
 
+def first_words(document: str) -> str:
+    """Return the first visible words of an email's HTML, which an inbox shows if there is no
+    preheader."""
+    found, length = [], 0
+    for token in tokens(document):
+        if isinstance(token, HtmlTag):
+            found.append("" if token.name in _INLINE else " ")
+            continue
+        found.append(token.text)
+        length += len(token.text.strip())
+        if length > _MOST_SHOWN:
+            break
+    return " ".join("".join(found).split())
+
+
 def _position(document: str) -> int:
     """Return where the visible part begins: after `<body>`, else after `</head>`, else after
-    `<html>`, else at the beginning, behind a document type."""
+    `<html>`, else at the beginning, after a document type."""
     found = _DOCTYPE.match(document)
     positions = {"": found.end() if found else 0}
     for token in tokens(document, "body", "head", "html"):

@@ -1,4 +1,4 @@
-"""Where a URL leads that a mail program would load, read as browsers read it."""
+"""Where a URL that an email program would load leads, read as browsers read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed envelope senders (VERP): a bounce says itself which email it is about.
+"""Signed envelope senders (VERP), from which a bounce shows which email it is about.
 
     b REFREFREFREF GGGGGGGGGGGGGGGGGGGGGGGGGG MMMMMMMM      47 characters of base32
     │ │            │                          └ 40 bits: a MAC, so that nobody can invent one
@@ -26,7 +26,7 @@ from hmac import compare_digest
 from itertools import islice
 from typing import Final, NamedTuple
 
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 
 HEADER: Final = "X-Postroom"
@@ -70,7 +70,7 @@ class EnvelopeTokens:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         self._prefix = "b" + _encoded(int(ref), 12)
-        # Each email has blocks of its own, so there is nothing to chain.
+        # Each email has separate blocks, so there is nothing to chain.
         cipher = Cipher(algorithms.AES(_message_key(ref, key)), modes.ECB())  # noqa: S305
         self._encrypt = cipher.encryptor().update
         self.headers = headers
@@ -106,10 +106,10 @@ class EnvelopeTokens:
 
 
 class EnvelopeSigner:
-    """Makes and reads the tokens of all messages. Former keys still read.
+    """Makes and reads the tokens of all messages. Tokens of former keys can still be read.
 
-    With a `domain`, each email has an envelope sender of its own there; otherwise all have the
-    fixed `sender`, and the token is only in a header.
+    With a `domain`, each email has a separate envelope sender there; otherwise all have the fixed
+    `sender`, and the token is only in a header.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Reads an email that arrived at a bounce address: what is it (`natures.py`), and what does it say
-about which recipient (`status_reports.py`)? Nothing here knows subscribers.
+"""Reads an email that arrived at a bounce address: what it is (`mail_kinds.py`), and what it says
+about which recipient (`status_reports.py`). Nothing here knows subscribers.
 
 Machine-readable parts come first (RFC 3464 and RFC 5965), then the headers and texts of systems
 that have none (qmail, Exchange, Domino, old Exim, Yahoo, Gmail).
@@ -13,7 +13,7 @@ from email.message import Message
 
 import msgspec
 
-from postroom.mail.bounces.natures import Nature, nature_of
+from postroom.mail.bounces.mail_kinds import MailKind, mail_kind_of
 from postroom.mail.bounces.returned_text import (
     header_text,
     own_text,
@@ -23,12 +23,15 @@ from postroom.mail.bounces.returned_text import (
 )
 from postroom.mail.bounces.status_reports import RecipientReport, guessed_reports, status_reports
 
+_MOST_PARTS = 1000
+"""Parts of an email that are looked at. What is said about recipients is in the first few."""
+
 
 class ReturnedMail(msgspec.Struct, frozen=True):
     """What was read. `text` is what the mail system itself wrote, in paragraphs; `searched` is all
     text in which our own identifiers may be found, the most trustworthy first."""
 
-    nature: Nature
+    kind: MailKind
     reports: tuple[RecipientReport, ...] = ()
     text: tuple[str, ...] = ()
     searched: str = ""
@@ -41,21 +44,32 @@ def read_mail(raw: bytes) -> ReturnedMail:
     """Return what an email is and says. Anything can be read: an email that makes no sense is
     ordinary."""
     try:
-        message = email.message_from_bytes(raw)
+        message = email.message_from_bytes(_first_parts(raw))
         return _read(message)
     except (MessageError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
-        # The standard library's parser raises these for emails that somebody broke on purpose.
-        return ReturnedMail(Nature.ORDINARY)
+        # The standard library's parser raises these for emails that someone broke on purpose.
+        return ReturnedMail(MailKind.ORDINARY)
+
+
+def _first_parts(raw: bytes) -> bytes:
+    """Return an email without what follows so many lines that may be boundaries: each part takes
+    much longer to read than to send."""
+    end = 0
+    for _ in range(_MOST_PARTS):
+        end = raw.find(b"\n--", end + 1)
+        if end < 0:
+            return raw
+    return raw[:end]
 
 
 def _read(message: Message) -> ReturnedMail:
     text = own_text(message)
     reports = status_reports(message)
-    nature = nature_of(message, text, has_reports=bool(reports))
-    if nature is Nature.BOUNCE and not reports:
+    kind = mail_kind_of(message, text, has_reports=bool(reports))
+    if kind is MailKind.BOUNCE and not reports:
         reports = guessed_reports(message)
     return ReturnedMail(
-        nature,
+        kind,
         reports,
         tuple(paragraphs(text)),
         _searched(message),

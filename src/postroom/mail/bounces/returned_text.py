@@ -31,10 +31,16 @@ _COPY = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
+_TEXTS = ("text", "multipart")
 _TO = re.compile(r"^[ \t>]*to:[ \t]*(.{1,1000})", re.IGNORECASE | re.MULTILINE)
 _UNSEEN = re.compile(r"<(/?)(?:style|script|head)\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[a-z/!][^<>]*>", re.IGNORECASE)
-_BLANK = re.compile(r"\n[ \t>]*\n")
+_BETWEEN = re.compile(
+    r"\n[ \t>]*\n"
+    r"""|\n(?=[ \t>]*[<"]?[^\s<>@"]{1,64}@[^\s<>@:"]{1,255}[>"]?(?::[ \t]|:?[ \t]*(?:\n|$)))"""
+)
+"""Between paragraphs: a blank line, or a line that begins with a recipient and what is said about
+them (OpenSMTPD, GMX)."""
 
 
 def text_of(part: Message) -> str:
@@ -63,10 +69,9 @@ def _seen(text: str) -> str:
 
 
 def returns_email(message: Message) -> bool:
-    """Return whether an email contains a copy of another one in its text, after something of its
-    own."""
+    """Return whether the text of an email contains a copy of another one, after some other text."""
     for part in _own_parts(message):
-        if part.get_content_maintype() == "text":
+        if part.get_content_maintype() in _TEXTS:
             text = text_of(part)
             found = _COPY.search(text)
             if found is not None and text[: found.start()].strip():
@@ -97,7 +102,7 @@ def own_text(message: Message) -> str:
     """Return what the mail system itself wrote, up to its copy of the original."""
     texts: dict[str, list[str]] = {"plain": [], "html": []}
     for part in _own_parts(message):
-        if part.get_content_maintype() == "text":
+        if part.get_content_maintype() in _TEXTS:
             kind = "html" if part.get_content_subtype() == "html" else "plain"
             texts[kind].append(text_of(part))
     text = "\n\n".join(texts["plain"] or texts["html"])[:MOST_TEXT]
@@ -107,7 +112,8 @@ def own_text(message: Message) -> str:
 
 
 def _own_parts(message: Message) -> Iterator[Message]:
-    """Yield the parts of an email, without those of an email within it."""
+    """Yield the parts of an email, without those of an email within it. A multipart of which no
+    part was found, because its boundary is missing, counts as a text."""
     if message.get_content_type() in ("message/rfc822", "text/rfc822-headers"):
         return
     if not message.is_multipart():
@@ -120,7 +126,7 @@ def _own_parts(message: Message) -> Iterator[Message]:
 
 def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a text, each on one line."""
-    found = (" ".join(each.split()) for each in _BLANK.split(text))
+    found = (" ".join(each.split()) for each in _BETWEEN.split(text))
     return [each for each in found if each]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import email
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from email.message import Message
+from itertools import islice
 
 import msgspec
 from flufl.bounce import all_failures
@@ -27,6 +28,10 @@ _TEMPORARY = re.compile(
     r"|will (continue|be retried|keep)|attempts will continue|postponed|advisory-only",
     re.IGNORECASE,
 )
+_REFUSED = re.compile(
+    r"^[ \t>]*<?([^\s<>@]{1,64}@[^\s<>@:]{1,255})>?:[ \t]+([45])[0-9]{2}\b", re.MULTILINE
+)
+"""A line with a recipient and the reply to it."""
 _MOST_REPORTS = 50
 
 
@@ -41,15 +46,20 @@ class RecipientReport(msgspec.Struct, frozen=True):
 
 
 def status_reports(message: Message) -> tuple[RecipientReport, ...]:
-    """Return what delivery-status parts say about recipients to whom the email was not delivered,
-    for good: a delay may still end well."""
-    return tuple(_status_reports(message))[:_MOST_REPORTS]
+    """Return what delivery-status parts say about recipients that the email permanently failed to
+    reach. Delays are left out: they may still end well."""
+    return _first(_status_reports(_status_parts(message)))
 
 
 def guessed_reports(message: Message) -> tuple[RecipientReport, ...]:
     """Return what a bounce without a delivery-status part says. Without any address there is still
     one report: the envelope may say who it is about."""
-    return tuple(_guessed_reports(message, own_text(message)))[:_MOST_REPORTS]
+    text = own_text(message)
+    return _first(_status_reports(_status_blocks(text))) or _first(_guessed_reports(message, text))
+
+
+def _first(reports: Iterator[RecipientReport]) -> tuple[RecipientReport, ...]:
+    return tuple(islice(reports, _MOST_REPORTS))
 
 
 def other_actions(message: Message) -> set[str]:
@@ -70,11 +80,24 @@ def _status_parts(message: Message) -> Iterator[Message]:
             continue
         payload = part.get_payload()
         blocks = payload if isinstance(payload, list) else [email.message_from_string(str(payload))]
-        yield from (each for each in blocks if isinstance(each, Message))
+        for each in blocks:
+            if isinstance(each, Message):
+                yield each
+                # The standard library takes what follows the first block of a global one for text.
+                yield from _status_blocks("" if each.is_multipart() else str(each.get_payload()))
 
 
-def _status_reports(message: Message) -> Iterator[RecipientReport]:
-    for block in _status_parts(message):
+def _status_blocks(text: str) -> Iterator[Message]:
+    """Yield what a text says about each recipient in the form of a delivery-status part: the
+    boundary before it is broken, or its writer put it there."""
+    for each in re.split(r"\n[ \t]*\n", text):
+        block = email.message_from_string(each.strip() + "\n")
+        if "final-recipient" in block and ("action" in block or "status" in block):
+            yield block
+
+
+def _status_reports(blocks: Iterable[Message]) -> Iterator[RecipientReport]:
+    for block in blocks:
         address = _recipient(block)
         action = header_text(block, "action").split(" ")[0].strip(";,").lower()
         status = header_text(block, "status")
@@ -111,6 +134,9 @@ def _guessed_reports(message: Message, text: str) -> Iterator[RecipientReport]:
         if "@" in address:
             found.setdefault(address.strip())
     delayed = dict.fromkeys(each.decode("utf-8", "replace") for each in temporary)
+    if not found and not delayed:
+        for address, code in _REFUSED.findall(text):
+            (delayed if code == "4" else found).setdefault(address)
     status = _STATUS.search(fields.get("status", ""))
     shared = {
         "status": status[1] if status else "",

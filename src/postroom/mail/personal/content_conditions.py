@@ -145,7 +145,7 @@ def _with_present_names(condition: str, fields: Fields) -> Rule:
 
 
 class ConditionalPart(msgspec.Struct, frozen=True, gc=False):
-    """A part of a text: for everybody, or for those for whom a condition holds or does not."""
+    """A part of a text: for everyone, or for recipients that meet a condition, or do not."""
 
     text: str
     condition: str | None = None
@@ -169,7 +169,7 @@ def parts_of(text: str, *, in_html: bool) -> Iterator[ConditionalPart]:
 
 
 def resolved(text: str, holds: Callable[[str], bool], *, in_html: bool) -> str:
-    """Return a text as those read it for whom these conditions hold. `Invalid`."""
+    """Return a text as read by recipients that meet these conditions. `Invalid`."""
     if "{%" not in text:
         return text
     return "".join(part.text for part in parts_of(text, in_html=in_html) if part.is_for(holds))
@@ -211,14 +211,14 @@ def may_be_blank(text: str) -> bool:
     return not any((condition, not is_else) in said for condition, is_else in said)
 
 
-def holds_for_nobody(condition: str) -> bool:
-    """Return whether a condition holds for somebody without any values."""
+def holds_without_values(condition: str) -> bool:
+    """Return whether a condition holds for someone without any values."""
     return bool(values_of([condition], {}, date.min)[0])
 
 
 def line_span(text: str, marker: Marker) -> tuple[int, int]:
     """Return what a marker takes up in a plain text. One that is alone on its line takes up the
-    line, and one that is a paragraph the empty line behind it, so that no gap is left."""
+    line, and one that is a paragraph also the empty line after it, so that no gap is left."""
     start = text.rfind("\n", 0, marker.start) + 1
     line_end = _BLANK_LINE.match(text, marker.end)
     if text[start : marker.start].strip() or not line_end:

@@ -58,7 +58,8 @@ def html_places(document: str, fields: Sequence[MergeField]) -> list[FieldPlace]
 
 
 def _places(masked: str, starts: Sequence[int], *, in_tags: bool = True) -> Iterator[FieldPlace]:
-    """Yield the place of what begins at each of these. Without `in_tags`, none in a tag is safe."""
+    """Yield the place of what begins at each of these. Without `in_tags`, no place in a tag is
+    safe."""
     found = done = 0
     for token in tokens(masked):
         while found < len(starts) and (at := starts[found]) < token.end:

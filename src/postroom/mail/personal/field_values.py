@@ -19,6 +19,7 @@ from postroom.mail.personal.content_conditions import MarkerKind
 from postroom.mail.personal.slots import BranchSlot, FieldSlot, Pieces, ValuePlace
 
 _REMEMBERED: Final = 4096  # values of each kind
+_MOST_PLAIN: Final = 16_384  # values of one field of a message: one or two megabytes
 _PLAIN: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -,."
 _BODIES: Final = (ValuePlace.TEXT, ValuePlace.HTML)
 _IN_A_URL: Final = ":/?#[]@!$&'()*+,;=%~-._"
@@ -40,20 +41,14 @@ class FieldPlaces:
             for position, slot in slots.items()
             if slot.place not in _BODIES
         ]
+        self._plain: dict[str, bytes] = {}
+        """Values that are the same in text and HTML: most are, and many people share a name."""
 
     def fill(self, pieces: list[bytes], values: Sequence[str]) -> None:
         """Insert a recipient's value. Without values, the recipient is an example."""
         value = (values[self._number] if values else "") or self._default
-        plain = value.encode("utf-8", "replace")
-        # Most values are the same in text and HTML, and most of these are one word: this is as fast
-        # as inserting an address.
-        if not (plain.isalnum() and len(plain) <= LONGEST_VALUE) and (
-            plain.translate(None, _PLAIN)
-            or len(plain) > LONGEST_VALUE
-            or plain[:1] == b"."
-            or plain[-1:] == b" "
-            or plain[:5] == b"From "
-        ):
+        plain = self._plain.get(value)
+        if plain is None and (plain := self._as_plain(value)) is None:
             for position, encode in self._slots:
                 pieces[position] = encode(value)
             return
@@ -62,10 +57,24 @@ class FieldPlaces:
         for position, encode in self._elsewhere:
             pieces[position] = encode(value)
 
+    def _as_plain(self, value: str) -> bytes | None:
+        """Return a value that needs no encoding in bodies, and remember it; None if it does."""
+        plain = value.encode("utf-8", "replace")
+        if (
+            plain.translate(None, _PLAIN)
+            or len(plain) > LONGEST_VALUE
+            or plain[:1] == b"."
+            or plain[-1:] == b" "
+            or plain[:5] == b"From "
+        ):
+            return None
+        if len(self._plain) < _MOST_PLAIN:
+            self._plain[value] = plain
+        return plain
+
 
 class BranchPlaces:
-    """The places of an email that only those get for whom a condition holds, and those that only
-    the others get."""
+    """The parts of an email for recipients who meet a condition, and those for everyone else."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -107,7 +116,7 @@ def places_to_fill(
 
 
 def _encoder_of(slot: FieldSlot) -> Callable[[str], bytes]:
-    """Return what encodes a value for its place in an email."""
+    """Return the function that encodes a value for its place in an email."""
     if slot.place is ValuePlace.SUBJECT:
         return _IN_SUBJECT[slot.fold_before, slot.fold_after]
     return _ENCODERS[slot.place]

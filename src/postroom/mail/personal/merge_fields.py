@@ -183,7 +183,7 @@ def compared_types(rules: Mapping[str, FieldRule]) -> Mapping[str, FieldType] | 
 
 
 def columns_in(*texts: str | None) -> Columns:
-    """Return what the texts of a message need to know about each recipient. `Invalid`."""
+    """Return the fields of each recipient that the texts of a message need. `Invalid`."""
     return Columns(list_fields_in(*texts), conditions_in(*texts))
 
 
@@ -218,7 +218,7 @@ def _problem(text: str, start: int, allowed: Mapping[str, FieldRule]) -> str:
         return f"the merge field '{{{{ {shown}' is not closed with '}}}}'"
     name, bar, _ = written.partition("|")
     if bar and name.strip() in allowed:
-        return f'{{{{ {shown} }}}} must be like {{{{ {name.strip()} | default: "there" }}}}'
+        return f'{{{{ {shown} }}}} must look like {{{{ {name.strip()} | default: "there" }}}}'
     known = ", ".join(f"{{{{ {each} }}}}" for each in allowed)
     return f"there is no merge field {{{{ {shown} }}}} here, only {known}"
 

@@ -10,8 +10,7 @@ import msgspec
 
 from postroom.mail.tracking.link_tracking import website_links
 
-# A style of its own for each property that a message might set for everything: it must look the
-# same in any design.
+# Sets each property that a message might set for everything: it must look the same in any design.
 _BADGE: Final = (
     '<span style="display:inline-block;margin:0 4px;padding:1px 6px;border-radius:9px;'
     "background:{background};color:{ink};font:600 12px/16px system-ui,sans-serif;"

@@ -3,8 +3,8 @@
 A link is tracked by its number in the message's table, so no address contains its target. The trap
 has the number 0: nobody sees it, so only programs that open every link follow it.
 
-Left alone are links to anything but websites, links with merge fields, which are different for each
-recipient, and links to Postroom's own pages for subscribers.
+These links stay as they are: links to anything but websites, links with merge fields, which differ
+between recipients, and links to Postroom's own pages for subscribers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWN_PAGES: Final = ("/confirm", "/preferences", "/unsubscribe", "/view")
 
 class LinkTracking(msgspec.Struct, frozen=True):
     """How the links of one message are tracked: `numbers` by target. With `personal`, those who
-    agreed have other tokens than `token`, which is everybody's."""
+    agreed have other tokens than `token`, which is everyone's."""
 
     base_url: str
     token: str

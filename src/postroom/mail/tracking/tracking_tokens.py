@@ -1,7 +1,7 @@
-"""Tokens of tracked links: made like envelope senders, with keys of their own.
+"""Tokens of tracked links: made like envelope senders, with separate keys.
 
 With `aggregate` tracking, the emails of a message have one token in common, which stands for
-nobody. With `personal` tracking, those who agreed to it have a token of their own, and all others
+nobody. With `personal` tracking, those who agreed to it have personal tokens, and all others share
 that one. Each is bound to the message, so it cannot be used for another.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.bounces.envelope_tokens import EnvelopeSigner, EnvelopeTokens, is_token
 
@@ -44,7 +44,7 @@ class PersonalTokens:
             self._tokens.prepare(guids)
 
     def token(self, guid: SubscriberGuid, *, agreed: bool) -> bytes:
-        """Return the token of a subscriber who agreed, or of everybody."""
+        """Return the token of a subscriber who agreed, or of everyone."""
         if not agreed:
             return self._everybody
         tokens = self._tokens
@@ -52,7 +52,7 @@ class PersonalTokens:
 
 
 class TrackingTokens:
-    """Makes and reads tokens. Former keys still read."""
+    """Makes and reads tokens. Tokens of former keys can still be read."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._signer = EnvelopeSigner(keys)
@@ -62,11 +62,11 @@ class TrackingTokens:
         return self._signer.of_message(ref).token(EVERYBODY)
 
     def of_message(self, ref: MessageRef) -> PersonalTokens:
-        """Return what makes the tokens of a message's recipients."""
+        """Return the maker of the tokens of a message's recipients."""
         return PersonalTokens(self._signer.of_message(ref))
 
     def read(self, token: str) -> TrackedLink | None:
-        """Return what a token was made for; None if it is not genuine."""
+        """Return the link and recipient of a token; None if it is not genuine."""
         identity = self._signer.read(token) if is_token(token) else None
         if identity is None:
             return None

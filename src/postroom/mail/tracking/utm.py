@@ -1,6 +1,6 @@
 """UTM parameters: what web analytics read in a link to know which message brought a visitor.
 
-They are the same for all recipients, so they say nothing about anybody.
+They are the same for all recipients, so they say nothing about anyone.
 """
 
 from __future__ import annotations

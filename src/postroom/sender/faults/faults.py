@@ -1,7 +1,7 @@
 """Faults that are not the recipient's: stops what they affect, opens holds and probes them.
 
 Holds are read from the store at most twice per second. A fault that this sender has just met counts
-at once: everything within its scope stops, and the hold is written before the page is settled.
+immediately: everything within its scope stops, and the hold is written before the page is settled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -61,11 +62,14 @@ class Faults:
         owner: str,
         stop: Callable[[MessageRef | None], None],
         throttled: Callable[[Address, Result], None] | None = None,
+        rest_after: Callable[[Address, Result], timedelta] = lambda *_: timedelta(),
     ) -> None:
         """`stop` stops sending: one message, or all. `throttled` is called with the throttling
-        reply that opens a hold, and lowers the rate of that provider."""
+        reply that opens a hold, and lowers the rate of that provider. `rest_after` returns the
+        minimum duration of the hold after such a reply."""
         self._service = services.holds
         self._throttled = throttled
+        self._rest_after = rest_after
         self._stop = stop
         self._recent = RecentResults()
         self._known = _NONE
@@ -124,7 +128,7 @@ class Faults:
         probes: dict[Address, HoldKey] = {}
         for key, waiting in covered.items():
             if await self.may_probe(holds.by_key[key]):
-                # A random one: the first may have a problem of its own.
+                # A random one: the first recipient may have another problem.
                 chosen = random.choice(waiting)  # noqa: S311
                 probes[chosen.address] = key
                 going.append(chosen)
@@ -154,7 +158,14 @@ class Faults:
         is_paced = self._throttled is not None and result.is_throttling
         if self._throttled is not None and is_paced and not self._is_held(key):
             self._throttled(address, result)
-        self._note(ref, Fault(_scope(result.scope), key, reason, result.reply, is_paced=is_paced))
+        rest = self._rest(address, result)
+        fault = Fault(_scope(result.scope), key, reason, result.reply, rest=rest, is_paced=is_paced)
+        self._note(ref, fault)
+
+    def _rest(self, address: Address, result: Result | None) -> timedelta:
+        if result is None or not result.is_throttling:
+            return timedelta()
+        return self._rest_after(address, result)
 
     def has_met_provider(self, address: Address) -> bool:
         """Return whether emails to the provider of an address are held, as far as we know."""
@@ -208,7 +219,8 @@ class Faults:
             await self._compare()
             await self._open()
             for address, key in probes.items():
-                await self._service.probed(key, results.get(address))
+                result = results.get(address)
+                await self._service.probed(key, result, self._rest(address, result))
         except StoreError as exc:
             log.warning("holds could not be written: %s", exc)
         self._read_at = -math.inf
@@ -257,7 +269,7 @@ class Faults:
 
 
 class FaultListener:
-    """Gets each result at once, so that a fault of ours does not reach many recipients."""
+    """Gets each result immediately, so that a fault of ours does not reach many recipients."""
 
     def __init__(
         self,
@@ -281,5 +293,5 @@ class FaultListener:
 
 
 def _scope(scope: FaultScope) -> FaultScope:
-    """Return the scope of a hold: without one of its own, it is the account."""
+    """Return the scope of a hold; if a fault has none, the account."""
     return FaultScope.ACCOUNT if scope is FaultScope.RECIPIENT else scope

@@ -1,8 +1,8 @@
 """Notices that the store has lost records of emails that this sender has sent (a failover).
 
-A standby that is promoted may lack the last transactions of the primary. So a sender remembers for
-a minute whom it has sent to, in memory and in files that the next sender reads (`SentLog`). An
-email that was sent and that the store shows as pending without a mark is in doubt: the sender that
+A standby that is promoted may lack the last transactions of the primary. So a sender remembers its
+recipients for a minute, in memory and in files that the next sender reads (`SentLog`). An email
+that was sent and that the store shows as pending without a mark is in doubt: the sender that
 sends it again must mark it as a possible duplicate.
 
 When the server is not the one that the store or this sender knows, or the store's mark is behind
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -46,14 +47,28 @@ _WAIT_SECONDS = 10.0
 _RESTART_SECONDS = 3.0
 """The same after a server was only restarted: an older copy of its files may have been started."""
 _AT_ONCE = 8
+_UNSIGNED = "I"  # 32 bits
 
 
-class _SentPage(msgspec.Struct):
-    """The recipients of one page to whom this sender has sent."""
+class _SentPage(msgspec.Struct, gc=False):
+    """The recipients of one page that this sender has sent to, as 32 bits of a hash of each
+    address: a minute may have millions. That another recipient of the page has the same 32 bits is
+    unlikely, and would only add an unnecessary mark."""
 
     item: WorkItem
-    sent_at: float
-    addresses: set[Address] = msgspec.field(default_factory=set)
+    sent_at: float = 0.0
+    hashes: bytes = b""
+
+    def add(self, addresses: Iterable[Address]) -> None:
+        known = array(_UNSIGNED, self.hashes)
+        self.hashes = array(_UNSIGNED, {*known, *map(_short_hash, addresses)}).tobytes()
+
+    def __contains__(self, address: Address) -> bool:
+        return _short_hash(address) in array(_UNSIGNED, self.hashes)
+
+
+def _short_hash(address: Address) -> int:
+    return hash(address) & 0xFFFFFFFF
 
 
 class LostHistory:
@@ -97,9 +112,9 @@ class LostHistory:
     def remember(self, item: WorkItem, addresses: set[Address]) -> None:
         """Remember that emails of a page were handed over, whether the mail server replied or
         not."""
-        page = self._sent.setdefault(item.partition, _SentPage(item, 0.0))
+        page = self._sent.setdefault(item.partition, _SentPage(item))
         page.sent_at = clock.monotonic()
-        page.addresses |= addresses
+        page.add(addresses)
         if addresses:
             self._log.add(self._server or self._store.server, item, addresses)
 
@@ -129,11 +144,11 @@ class LostHistory:
         if page := self._sent.get(item.partition):
             self._suspects[item.partition] = page
 
-    def doubts(self, page: Page) -> dict[int, EmailState]:
+    def in_doubt_states(self, page: Page) -> dict[int, EmailState]:
         """Return the new states of a page's emails that were sent and are pending without a mark,
         by their places."""
         sent = self._sent.get(page.item().partition)
-        return {} if sent is None else self._doubts(page, sent.addresses)
+        return {} if sent is None else self._in_doubt_states(page, sent)
 
     async def free_at(self) -> datetime | None:
         """Return when pages may be taken again if the store has just lost history."""
@@ -223,11 +238,11 @@ class LostHistory:
             results = await asyncio.gather(
                 *(self._compare(self._suspects[key], owners) for key in some)
             )
-            for key, doubted in zip(some, results, strict=True):
-                if doubted is not None:
+            for key, in_doubt in zip(some, results, strict=True):
+                if in_doubt is not None:
                     self._suspects.pop(key, None)
-                    found += doubted
-                    pages += doubted > 0
+                    found += in_doubt
+                    pages += in_doubt > 0
         if found:
             text = (
                 f"the store has lost the records of {found} emails that were sent ({pages} pages);"
@@ -244,31 +259,31 @@ class LostHistory:
 
     async def _compare(self, sent: _SentPage, owners: set[str]) -> int | None:
         """Return how many emails of a page had no record; None if that is not known yet."""
-        doubted = 0
+        in_doubt = 0
 
-        def doubt(page: Page) -> dict[int, EmailState]:
-            nonlocal doubted
-            states = self._doubts(page, None if page.claim.doubtful else sent.addresses)
-            doubted = len(states)
+        def mark(page: Page) -> dict[int, EmailState]:
+            nonlocal in_doubt
+            states = self._in_doubt_states(page, None if page.claim.doubtful else sent)
+            in_doubt = len(states)
             return states
 
         try:
             # A claim of ours is from before the failover: its end is lost, too.
-            page = await self._edits.change(sent.item, doubt, owners)
+            page = await self._edits.change(sent.item, mark, owners)
         except PageTaken:
             return None
         if page is None:
             # The scheduler has to create it again, unless its message is lost, too.
             waited = clock.monotonic() - self._wait_until
             return 0 if waited > REMEMBERED.total_seconds() else None
-        return doubted
+        return in_doubt
 
-    def _doubts(self, page: Page, sent: set[Address] | None) -> dict[int, EmailState]:
-        """Return the doubts about emails that were `sent`; None: all of them may have been."""
+    def _in_doubt_states(self, page: Page, sent: _SentPage | None) -> dict[int, EmailState]:
+        """As `in_doubt_states`, for emails that were `sent`; None: all of them may have been."""
         judge = Judge(clock.now(), self._settings.retry, self._settings.in_doubt)
         emails = page.emails
         return {
-            place: judge.doubted(LOST_RECORD, emails.state(place))
+            place: judge.unanswered(LOST_RECORD, emails.state(place))
             for place in emails.pending()
             if (sent is None or emails.addresses[place] in sent)
             and not emails.state(place).was_in_doubt

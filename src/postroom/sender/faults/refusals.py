@@ -2,12 +2,12 @@
 
 The last results of this sender are kept in memory, because a row that all senders change with every
 email would cost too much. After a few refusals by one reply, senders share them in the store, so
-that not each of them has to meet as many as one alone:
+that all of them together meet only as many as one would alone:
 
 | table   | partition   | row        | holds                                                       |
 |---------|-------------|------------|-------------------------------------------------------------|
 | `holds` | `suspicion` | the sender | `Refusal`: the reply, without what differs each time;       |
-|         |             |            | `Refused`: whom it refused; `At`: when the row was written  |
+|         |             |            | `Refused`: the recipients; `At`: when the row was written   |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.providers import provider_of
+from postroom.domain.messages.delivery.providers import provider_of
 from postroom.services.entities import read
 from postroom.services.messages.sending.hold_rows import TABLE
 from postroom.services.messages.sending.holds import ACCOUNT, Fault, Refusal, provider_key
@@ -105,8 +105,8 @@ class RecentResults:
 
 
 class SharedRefusals(msgspec.Struct, frozen=True):
-    """Whom one reply has refused within the last minute, at any sender. `fresh` of them were
-    reported within the last seconds."""
+    """The recipients that one reply has refused within the last minute, at any sender. `fresh` of
+    them were reported within the last seconds."""
 
     refused: tuple[Refusal, ...]
     fresh: int

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 class Restoring:
     def __init__(self, services: SenderServices) -> None:
-        self._messages = services.messages
+        self._messages = services.message_rows
         self._edits = PageEdits(services.store, services.pages)
         self._holds = services.holds
 

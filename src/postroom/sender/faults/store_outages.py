@@ -67,7 +67,7 @@ class StoreOutages:
 
     async def until_done(self, call: Callable[[], Awaitable[T]], what: Callable[[], str]) -> T:
         """Call until the store can be used; raise `StoreOutage` if the sender has to stop first.
-        `what` returns what waits meanwhile."""
+        `what` describes the waiting work for the log."""
         is_waiting = False
         try:
             while True:

@@ -2,9 +2,9 @@
 
 Before an email can leave the process, its mark is set, and changed when its result comes. The file
 is mapped into memory: writing needs no system call, and SIGKILL leaves a line whole or without its
-end. (A crash of the machine may lose the last lines; then the active pages are in doubt.) The
-file is locked for as long as its sender lives. Another sender on this machine that can lock it
-knows that the first one is dead, and settles its pages (`recovery.py`).
+end. A crash of the machine may lose the last lines; then the active pages are in doubt. The file is
+locked for as long as its sender lives. Another sender on this machine that can lock it knows that
+the first one is dead, and settles its pages (`recovery.py`).
 
     P page item receipt body     a page was taken, with the work item that names it
     R page receipt               its lease was renewed
@@ -28,7 +28,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.folders import make_writable
-from postroom.sender.journal.owned_files import create_locked, lock_of_dead_owners
+from postroom.owned_files import create_locked, lock_of_dead_owners
 from postroom.storage import StoreFull
 from postroom.transport.contract import Result, ResultKind
 
@@ -90,7 +90,7 @@ class Journal:
             except OSError as exc:
                 path.unlink(missing_ok=True)
                 reason = f"{exc.strerror}: {self._folder}"
-                raise StoreFull(f"no room for the journal of a sender ({reason})") from exc
+                raise StoreFull(f"no space for a sender's journal ({reason})") from exc
         return self._current
 
     def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:

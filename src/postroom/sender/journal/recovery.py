@@ -1,6 +1,6 @@
 """Settles the pages of a dead sender on this machine, from its journal.
 
-Its work items are still leased; the journal has their receipts, so its pages continue at once
+Its work items are still leased; the journal has their receipts, so its pages continue immediately
 instead of when the lease expires. An email that was handed over without a reply is in doubt: at
 most one per connection.
 """
@@ -109,7 +109,7 @@ class Recovery:
                 continue
             result = journalled.results.get(address)
             if result is None:
-                states[place] = judge.doubted(UNANSWERED, before)
+                states[place] = judge.unanswered(UNANSWERED, before)
             elif holds.holds_refusal(result):
                 states[place] = judge.held(result.reply, before)
             else:
@@ -127,4 +127,4 @@ class Recovery:
             else:
                 await self._queue.release(message, count_attempt=False)
         except LeaseLost:
-            return  # it expired meanwhile, and another sender has the item
+            return  # it expired in the meantime, and another sender has the item

@@ -24,7 +24,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import WorkItem, parse_work_item
 from postroom.folders import make_writable
-from postroom.sender.journal.owned_files import create_locked, lock_of_dead_owners
+from postroom.owned_files import create_locked, lock_of_dead_owners
 from postroom.storage import Server
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@
 
 Every few seconds, each sender writes a sign of life and counts the others. A new sender counts
 itself before it opens a connection, and the others notice within seconds; a dead one is dropped as
-quickly. Meanwhile there may be a few connections more, or fewer, than the limit allows.
+quickly. Until then there may be a few connections more, or fewer, than the limit allows.
 """
 
 from __future__ import annotations

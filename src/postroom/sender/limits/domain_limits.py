@@ -19,8 +19,8 @@ from postroom.sender.limits.stored_limits import DOMAIN, Clock, Found, Moments, 
 from postroom.storage import Store
 
 PATIENCE_SECONDS: Final = 1.0
-"""How long a page waits if none of its emails may be sent at once. Longer, and waiting pages would
-take the places of pages that could be sent."""
+"""How long a page waits if none of its emails may be sent immediately. Longer, and waiting pages
+would take the places of pages that could be sent."""
 
 
 class _Limited(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class DomainLimits:
         self, recipients: Sequence[Recipient]
     ) -> tuple[list[Recipient], dict[Address, datetime]]:
         """Return the recipients that may be sent to now, and when the others come back (up to 100
-        in all). Wait up to `PATIENCE_SECONDS` if none may be sent at once."""
+        in all). Wait up to `PATIENCE_SECONDS` if none may be sent immediately."""
         limited = self._limited(recipients)
         if not limited:
             return list(recipients), {}

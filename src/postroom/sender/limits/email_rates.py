@@ -4,9 +4,9 @@ The algorithm is that of `domain/rate_limits.py`, with a burst of one second: in
 more than `rate · (t + 1)` emails are sent.
 
 A limit by recipient domain keeps a second moment, `queue_end`. Emails that may not be sent now get
-a time to come back; later ones get a later time. It only spreads them: whether they may be sent
-when they come back is decided by `used_up` alone. So nothing is lost if they never come (their
-message was cancelled), and nothing is exceeded if all come at once (all senders were down).
+a time to come back; later ones get a later time. This only spreads them: `used_up` alone decides
+whether they may be sent then. So nothing is lost if they never come (their message was cancelled),
+and nothing is exceeded if all come at once (all senders were down).
 """
 
 from __future__ import annotations

@@ -14,19 +14,29 @@ import msgspec
 from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import PartWatcher, Result, Watcher
+from postroom.transport.contract import ConnectionQuota, PartWatcher, Result, Watcher
 
-SendPart = Callable[[Sequence[Recipient], Watcher], Coroutine[Any, Any, list[Result]]]
+SendPart = Callable[
+    [Sequence[Recipient], Watcher, ConnectionQuota | None], Coroutine[Any, Any, list[Result]]
+]
 
 
 class PacedPart(msgspec.Struct, frozen=True):
     """Recipients that are sent to together at `at` (seconds since 1970). `most` is how many emails
-    of their provider may be in progress at once."""
+    of their provider may be in progress at once, `per_connection` how many a connection may
+    carry."""
 
     at: float
     recipients: Sequence[Recipient]
     provider: str = ""
     most: int | None = None
+    per_connection: int | None = None
+
+    @property
+    def quota(self) -> ConnectionQuota | None:
+        if self.per_connection is None:
+            return None
+        return ConnectionQuota(self.provider, self.per_connection)
 
 
 class PageSlots(msgspec.Struct, frozen=True):
@@ -45,7 +55,7 @@ class PageSlots(msgspec.Struct, frozen=True):
 
     @property
     def recipients(self) -> list[Recipient]:
-        """Return everybody who is sent to, in the order of the parts."""
+        """Return everyone who is sent to, in the order of the parts."""
         return [each for part in self.parts for each in part.recipients]
 
 
@@ -64,8 +74,8 @@ class PacedSending:
         watcher: Watcher,
         is_held: Callable[[Address], bool],
     ) -> list[Result]:
-        """Send each part at its time; return the results. A part whose provider is held meanwhile
-        is not sent, and has none."""
+        """Send each part at its time; return the results. A part whose provider is held by then is
+        not sent, and has none."""
         start = 0
         tasks: list[asyncio.Task[list[Result]]] = []
         async with asyncio.TaskGroup() as under_way:
@@ -74,7 +84,7 @@ class PacedSending:
                 await self._wait_for_room(part)
                 if not (part.provider and is_held(part.recipients[0].address)):
                     self._in_progress[part.provider] += len(part.recipients)
-                    sending = send(part.recipients, PartWatcher(watcher, start))
+                    sending = send(part.recipients, PartWatcher(watcher, start), part.quota)
                     task = under_way.create_task(sending)
                     task.add_done_callback(partial(self._end, part))
                     tasks.append(task)

@@ -13,7 +13,7 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.limits.email_rates import EmailRate, reserve
 from postroom.sender.limits.stored_limits import OVERALL, Clock, Found, Moments, StoredLimits
 from postroom.storage import Store, StoreOutage
-from postroom.transport.contract import PartWatcher, Result, Transport, Watcher
+from postroom.transport.contract import ConnectionQuota, PartWatcher, Result, Transport, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,11 @@ class PacedTransport(Transport):
         return min(self._transport.concurrency, math.ceil(self._rate.per_second))
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         """If cancelled while waiting, hand over nothing more."""
         chunks: list[asyncio.Task[list[Result]]] = []
@@ -51,7 +55,7 @@ class PacedTransport(Transport):
             for start in range(0, len(recipients), self._chunk):
                 chunk = recipients[start : start + self._chunk]
                 await self._wait_for_slots(len(chunk))
-                sending = self._transport.send(mailing, chunk, PartWatcher(watcher, start))
+                sending = self._transport.send(mailing, chunk, PartWatcher(watcher, start), quota)
                 chunks.append(under_way.create_task(sending))
         return [result for sent in chunks for result in sent.result()]
 

@@ -14,15 +14,15 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.adaptive_rates import CLEAN_SECONDS, cleaned
-from postroom.domain.messages.providers import Provider
+from postroom.domain.messages.delivery.adaptive_rates import CLEAN_SECONDS, cleaned
+from postroom.domain.messages.delivery.providers import Provider
 from postroom.mail.mailing import Recipient
 from postroom.sender.limits.connection_share import count_senders
 from postroom.sender.limits.domain_limits import PATIENCE_SECONDS, comes_back
@@ -44,7 +44,8 @@ SLOTS: Final = "providerslots"
 """The partition of `throttle` with the slots of each provider."""
 _FRESH_SECONDS: Final = 1.0
 _MEASURED_SECONDS: Final = 1.0
-_BURST_SECONDS: Final = 0.2
+_BURST_SECONDS: Final = 0.05
+"""After a pause. More would exceed a limit that the rate has nearly reached, and halve it."""
 _PART_SECONDS: Final = 0.1
 """Emails of one provider whose slots are so close are sent together."""
 _KEPT_PAGES: Final = 64
@@ -60,6 +61,7 @@ class _Limited(msgspec.Struct, frozen=True):
 
     rate: EmailRate
     most: int | None
+    per_connection: int | None
     recipients: list[Recipient] = msgspec.field(default_factory=list)
 
 
@@ -91,7 +93,7 @@ class ProviderLimits:
     async def admit(
         self, recipients: Sequence[Recipient], exempt: Collection[Address] = ()
     ) -> PageSlots:
-        """Return when each recipient may be sent to. Those in `exempt` may be at once."""
+        """Return when each recipient may be sent to: immediately for those in `exempt`."""
         await self._refresh()
         now = clock.timestamp()
         if not any(each.is_limited(now) for each in self._known.values()):
@@ -115,11 +117,11 @@ class ProviderLimits:
             if known is None or not known.is_limited(now):
                 continue
             if provider not in limited:
-                # A limit on connections alone does not limit the rate.
+                # Limits on connections alone do not limit the rate.
                 rate = EmailRate(known.per_second(now) or MOST_PER_SECOND, _BURST_SECONDS)
                 connections = known.connections(now)
                 most = None if connections is None else max(1, connections // self._senders)
-                limited[provider] = _Limited(rate, most)
+                limited[provider] = _Limited(rate, most, known.emails_per_connection(now))
             limited[provider].recipients.append(recipient)
         return limited
 
@@ -149,6 +151,12 @@ class ProviderLimits:
     def throttled(self, address: Address, result: Result) -> None:
         """Note a throttling reply."""
         self._throttled[address] = result
+
+    def rest_after(self, address: Address, result: Result) -> timedelta:
+        """Return how long the provider of an address gets nothing after a throttling reply."""
+        provider = self._directory.provider(address)
+        known = self._known.get(provider) or ProviderRate(provider)
+        return known.rest_after(result.reply)
 
     # -- after sending -------------------------------------------------------------------------
 
@@ -264,7 +272,11 @@ def _parts(
     first = admission.at - (len(going) - 1) * interval
     return [
         PacedPart(
-            max(now, first + start * interval), going[start : start + size], provider, limited.most
+            max(now, first + start * interval),
+            going[start : start + size],
+            provider,
+            limited.most,
+            limited.per_connection,
         )
         for start in range(0, len(going), size)
     ]

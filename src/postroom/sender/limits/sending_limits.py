@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, domain_of
-from postroom.domain.messages.warm_up import WarmUpPlan
+from postroom.domain.messages.delivery.warm_up import WarmUpPlan
 from postroom.mail.mailing import Recipient
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.limits.paced_sending import PacedPart, PageSlots
@@ -25,7 +25,7 @@ from postroom.services.messages.sending.warm_ups import next_day
 from postroom.transport.contract import Result, ResultKind
 
 LIMITED: Final = "waits: the emails per second to its domain are limited"
-PACED: Final = "waits: its provider accepts only so many emails per second"
+PACED: Final = "waits: its provider limits the emails per second"
 WARMING_UP: Final = "waits for the next day: the warm-up plan allows no more emails today"
 
 _NOT_SENT: Final = frozenset({ResultKind.HELD, ResultKind.DEFERRED})
@@ -59,8 +59,14 @@ class SendingLimits:
 
     @property
     def throttled(self) -> Callable[[Address, Result], None] | None:
-        """Return what is called with each throttling reply, if rates adapt to them."""
+        """Return the function to call with each throttling reply, if rates adapt to them."""
         return None if self._providers is None else self._providers.throttled
+
+    def rest_after(self, address: Address, result: Result) -> timedelta:
+        """Return how long the provider of an address gets nothing after a throttling reply."""
+        if self._providers is None:
+            return timedelta()
+        return self._providers.rest_after(address, result)
 
     async def admit(
         self, sender: str, recipients: Sequence[Recipient], probing: Collection[Address]
@@ -107,7 +113,7 @@ def _until_tomorrow(recipients: Sequence[Recipient]) -> dict[Address, WaitingEma
 
 
 def _first(slots: PageSlots, count: int) -> PageSlots:
-    """Return the slots of the first so many emails."""
+    """Return the slots of the first emails, up to this many."""
     parts: list[PacedPart] = []
     for part in slots.parts:
         some = part.recipients[:count]

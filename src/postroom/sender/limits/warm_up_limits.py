@@ -11,7 +11,7 @@ from typing import Final
 
 from postroom import clock
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages.warm_up import WarmUpPlan
+from postroom.domain.messages.delivery.warm_up import WarmUpPlan
 from postroom.services.messages.sending.warm_ups import WarmUpService, plans_for
 from postroom.storage import StoreError, StoreUnavailable
 
@@ -48,7 +48,7 @@ class WarmUpLimits:
         return await self._service.left(plans) if plans else None
 
     async def take(self, plans: Sequence[WarmUpPlan], count: int, day: date) -> int:
-        """Take up to so many emails from a day; return how many may be sent."""
+        """Take up to this many emails from a day; return how many may be sent."""
         try:
             return await self._service.take(plans, count, day) if plans else count
         except Overtaken as exc:

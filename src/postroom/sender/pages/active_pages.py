@@ -121,7 +121,7 @@ class Leases:
         except LeaseLost:
             taken.is_item_lost = True
         else:
-            if taken.has_ended:  # meanwhile
+            if taken.has_ended:  # while we renewed it
                 return True
             self._journal.page_renewed(taken.item.partition, taken.message.receipt)
         renewed = (await self._claims.renew([taken.page])).get(taken.page.number)

@@ -1,7 +1,7 @@
 """Changes pages outside of sending: for an administrator's decision, or to correct a record.
 
 A change is one write under the page's ETag, made only while no sender has claimed the page. So it
-needs no claim of its own, and cannot be left incomplete.
+needs no claim, and cannot be left incomplete.
 """
 
 from __future__ import annotations

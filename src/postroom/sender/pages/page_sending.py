@@ -5,33 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import WorkItem
-from postroom.mail.mailing import Recipient
+from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.limits.paced_sending import PageSlots, SendPart
 from postroom.sender.mailings import BEING_SENT
 from postroom.sender.pages.active_pages import ActivePage
-from postroom.sender.pages.several_lists import send_by_list
 from postroom.sender.policy import Judge, suppressed
 from postroom.sender.sender_parts import SenderParts
 from postroom.services.messages.sending.page_rows import Page
-from postroom.transport.contract import Result, ResultKind
+from postroom.transport.contract import (
+    ConnectionQuota,
+    PartWatcher,
+    Result,
+    ResultKind,
+    Transport,
+    Watcher,
+)
 
 LOST_OWNER = "another sender had claimed the page and did not finish it"
-LEFT = "no longer a verified subscriber at the time of sending"
+LEFT = "no longer a confirmed subscriber at the time of sending"
 
 _REFUSED = ResultKind.REFUSED
 
 
 class PageSending:
-    def __init__(self, parts: SenderParts, began: Callable[[], None]) -> None:
-        """`began` is called when the number of emails of a page is known."""
+    def __init__(self, parts: SenderParts, progressed: Callable[[], None]) -> None:
+        """`progressed` is called when the number of emails of a page is known, and when all of them
+        are sent: there may be room for more pages."""
         self._parts = parts
-        self._began = began
+        self._progressed = progressed
         # Pages with emails that may have been handed over and have no record, even after the page
         # was lost: its results are discarded then.
         self._unsettled: set[str] = set()
@@ -52,21 +60,22 @@ class PageSending:
         if page.claim.doubtful:
             # From a sender whose journal is unavailable: every email without a record is in doubt.
             return {
-                place: judge.doubted(LOST_OWNER, emails.state(place)) for place in emails.pending()
+                place: judge.unanswered(LOST_OWNER, emails.state(place))
+                for place in emails.pending()
             }
         if message.status not in BEING_SENT:
             return {}
-        states = self._parts.lost_history.doubts(page)
+        states = self._parts.lost_history.in_doubt_states(page)
         places: dict[Address, int] = {}
         recipients: list[Recipient] = []
+        values = emails.values()
         for place, address in taken.due:
             if place in states:
                 continue
             if (recipient := allowed.get(address)) is not None:
-                if emails.has_values:
-                    values = emails.values(place)
+                if values:
                     recipient = Recipient(
-                        recipient.address, recipient.guid, values, recipient.agreed
+                        recipient.address, recipient.guid, values[place], recipient.agreed
                     )
                 places[address] = place
                 recipients.append(recipient)
@@ -130,10 +139,11 @@ class PageSending:
         taken.sending = asyncio.create_task(
             parts.paced.send(slots.parts, send, watcher, parts.faults.has_met_provider)
             if slots.is_paced
-            else send(recipients, watcher)
+            else send(recipients, watcher, None)
         )
-        self._began()
+        self._progressed()
         await asyncio.wait([taken.sending])
+        self._progressed()
         if not taken.sending.cancelled():
             taken.sending.result()
         for position in watcher.unanswered():
@@ -158,7 +168,29 @@ class PageSending:
         number_of = page.emails.list_number
         numbers = {each.address: number_of(places[each.address]) for each in recipients}
         by_list = {each: await mailings.mailing(message, each) for each in set(numbers.values())}
-        return partial(send_by_list, transport, by_list, numbers)
+        return partial(_send_by_list, transport, by_list, numbers)
 
     def _judge(self) -> Judge:
         return Judge(clock.now(), self._parts.settings.retry, self._parts.settings.in_doubt)
+
+
+async def _send_by_list(
+    transport: Transport,
+    mailings: Mapping[int, Mailing],
+    numbers: Mapping[Address, int],
+    recipients: Sequence[Recipient],
+    watcher: Watcher,
+    quota: ConnectionQuota | None = None,
+) -> list[Result]:
+    """Send a page with subscribers of several lists: to each recipient the mailing of their list,
+    whose name and links are in every email, and whose number `numbers` has. Return the results in
+    order. Recipients of one list should be neighbours."""
+    sending = []
+    start = 0
+    for number, group in groupby(recipients, key=lambda each: numbers[each.address]):
+        members = list(group)
+        sending.append(
+            transport.send(mailings[number], members, PartWatcher(watcher, start), quota)
+        )
+        start += len(members)
+    return [each for results in await asyncio.gather(*sending) for each in results]

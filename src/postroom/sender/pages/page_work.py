@@ -21,8 +21,8 @@ from postroom.sender.journal.journal import has_journal
 from postroom.sender.pages.active_pages import ActivePage, Leases, partitions
 from postroom.sender.pages.claims import Claims, PageLost
 from postroom.sender.pages.group_claims import ClaimedGroup, GroupClaims
-from postroom.sender.pages.page_records import PageRecords
 from postroom.sender.pages.page_sending import PageSending
+from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import (
     cancelled,
     last_reply,
@@ -45,17 +45,19 @@ class PageWork:
     """Works on pages; `Sender` decides on which, and on how many at once."""
 
     def __init__(
-        self, parts: SenderParts, began: Callable[[], None], ended: Callable[[ActivePage], None]
+        self,
+        parts: SenderParts,
+        progressed: Callable[[], None],
+        ended: Callable[[ActivePage], None],
     ) -> None:
-        """`began` is called when the number of emails of a page is known, `ended` when the work on
-        a page ends."""
+        """`progressed`: see `PageSending`. `ended` is called when the work on a page ends."""
         settings, journal, outages = parts.settings, parts.journal, parts.store_outages
         self._lost_history = parts.lost_history
         self._store_outages = outages
         self._faults = parts.faults
         self._mailings = parts.mailings
         self._items = WorkItems(parts, ended)
-        self._sending = PageSending(parts, began)
+        self._sending = PageSending(parts, progressed)
         claims = Claims(
             parts.services.pages,
             journal.owner,
@@ -69,6 +71,7 @@ class PageWork:
         )
         self._claims = GroupClaims(parts, claims, self._items)
         self._records = PageRecords(parts, self._leases, self._items)
+        self._turns = asyncio.Lock()
 
     async def keep_leases(self, pages: Callable[[], Collection[ActivePage]]) -> None:
         """Renew the leases of pages until cancelled."""
@@ -88,11 +91,12 @@ class PageWork:
             finishing = (self._finish(claimed, each) for each in claimed.pages)
             for error in await asyncio.gather(*finishing, return_exceptions=True):
                 if isinstance(error, Exception):
-                    log.error("a page failed and will be taken again", exc_info=error)
+                    log.error("a page failed and will be retried", exc_info=error)
 
     async def _finish(self, claimed: ClaimedGroup, taken: ActivePage) -> None:
         """Send and settle a page that we have claimed, and end its work item."""
         item = taken.item
+        await self._turn()
         try:
             with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
                 page = await self._send_and_settle(claimed, taken)
@@ -110,6 +114,12 @@ class PageWork:
         if not await self._items.end(taken, release_for=seconds_until_due(page, clock.now())):
             with suppress(StoreOutage):
                 await self._items.put_again(page)
+
+    async def _turn(self) -> None:
+        """Let one page begin in each round of the event loop. A whole group would keep the loop
+        from the replies of the mail server, which would run out of emails."""
+        async with self._turns:
+            await asyncio.sleep(0)
 
     async def _send_and_settle(self, claimed: ClaimedGroup, taken: ActivePage) -> Page:
         message, page = claimed.message, taken.page
@@ -139,3 +149,50 @@ class PageWork:
             lambda: self._mailings.message(message.ref), taken.waits_to_be_recorded
         )
         return message.status if current is None else current.status
+
+
+class PageRecords:
+    """Records settled pages, however long the store is out: only this process knows the results."""
+
+    def __init__(self, parts: SenderParts, leases: Leases, items: WorkItems) -> None:
+        self._pages = parts.services.pages
+        self._store_outages = parts.store_outages
+        self._settler = Settler(parts.services.store, parts.settings.settle_together)
+        self._leases = leases
+        self._items = items
+
+    async def record(self, taken: ActivePage, after: Page) -> None:
+        """Write a page as it is settled, and end its work item if it needs it no more. Raise
+        `PageLost` if another sender has taken it over, `StoreOutage` if the sender stops first."""
+        attempts = 0
+
+        async def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            async with taken.changing:
+                must_renew = attempts > 1 or self._leases.is_overdue(taken)
+                if must_renew and not await self._leases.renew(taken):
+                    if attempts > 1 and await self._is_recorded(after):
+                        return
+                    raise PageLost
+                try:
+                    await self._write(taken, after)
+                except PageLost:
+                    # Its ETag may have changed by our own renewal, whose reply was lost.
+                    if not await self._leases.renew(taken):
+                        raise
+                    await self._write(taken, after)
+
+        await self._store_outages.until_done(attempt, taken.waits_to_be_recorded)
+
+    async def _write(self, taken: ActivePage, after: Page) -> None:
+        if taken.is_item_lost:
+            # Perhaps deleted by a sender that had nothing to do, because the page was held. Put
+            # first: a page that is queued twice only costs an extra look.
+            await self._items.put_again(after)
+        await self._settler.settle(after, taken.etag, taken.finished_item(after))
+
+    async def _is_recorded(self, after: Page) -> bool:
+        """Return whether a write whose reply was lost has been done."""
+        found = await self._pages.get(after.day, after.ref, after.number)
+        return found is not None and found.emails.packed() == after.emails.packed()

@@ -1,8 +1,8 @@
 """How many pages a sender takes: enough for about two seconds.
 
-With more, people who unsubscribe would still get the message, and other senders could not help.
-With fewer, the transport would run out of work. Unsent emails count, not pages: a page that waits
-for its last reply does not keep others from being sent.
+If it took more, people who unsubscribe would still get the message, and other senders could not
+help. If it took fewer, the transport would run out of work. Unsent emails count, not pages: a page
+that waits for its last reply does not keep others from being sent.
 """
 
 from __future__ import annotations

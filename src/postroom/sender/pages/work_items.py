@@ -28,9 +28,9 @@ class WorkItems:
     async def end(
         self, taken: ActivePage, *, finished: bool = False, release_for: float | None = None
     ) -> bool:
-        """Let go of a work item: delete it if it is `finished`, or release it for some seconds.
-        Return False if another sender has received it, and may have deleted it."""
-        # Before the item is released: we may receive it again at once.
+        """End a work item: delete it if it is `finished`, or release it for some seconds. Return
+        False if another sender has received it, and may have deleted it."""
+        # Before the item is released: we may receive it again immediately.
         taken.has_ended = True
         self._journal.page_ended(taken.item.partition)
         self._ended(taken)
@@ -40,7 +40,7 @@ class WorkItems:
             elif release_for is not None:
                 await self._queue.release(taken.message, delay=release_for, count_attempt=False)
         except LeaseLost:
-            return taken.is_item_lost  # then another one was put
+            return taken.is_item_lost  # another one was put then
         except StoreOutage as exc:
             log.info("page %s: its work item comes back: %s", taken.item.partition, exc)
         return True

@@ -20,7 +20,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.list_rights import FULL_ACCESS, ListAccess
+from postroom.domain.audience.lists.list_rights import FULL_ACCESS, ListAccess
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.plain_text import one_line
 from postroom.services import entities
@@ -96,9 +96,9 @@ class _StoredKey(msgspec.Struct, frozen=True):
 
 
 class ApiKeyService:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, grants: ListGrants) -> None:
         self._keys = store.table(KEYS)
-        self._grants = ListGrants(store)
+        self._grants = grants
         self._cache: dict[str, tuple[float, _StoredKey | None]] = {}
         self._use_recorded: dict[str, float] = {}
         self._writing: set[asyncio.Task[None]] = set()

@@ -1,8 +1,8 @@
-"""What a user or an API key may do with which lists: the one place that decides it."""
+"""Decides what a user or an API key may do with which lists. It is the only place that does."""
 
 from __future__ import annotations
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS, ListAccess, together
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, ListAccess, together
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.accounts.groups import GroupService, group_principal
 from postroom.services.accounts.list_grants import ListGrants
@@ -19,7 +19,7 @@ class ListAccessService:
         self._users = users
 
     async def of_user(self, user: User) -> ListAccess:
-        """Return what a user may do: by their role, by grants to them, and by their groups."""
+        """Return the rights of a user: from their role, grants to them, and their groups."""
         preset = PRESETS[user.role]
         if preset == ALL_RIGHTS:
             return ListAccess(preset)
@@ -29,7 +29,8 @@ class ListAccessService:
         return ListAccess(preset, together([own, *shared]))
 
     async def find_principal(self, text: str, keys: frozenset[str]) -> str:
-        """Return who is named: an address, `group:NAME` or `key:ID`. `Invalid`, `NoSuch`."""
+        """Return the principal with this name: an address, `group:NAME` or `key:ID`. `Invalid`,
+        `NoSuch`."""
         kind, _, name = text.partition(":")
         if kind == "group" and name:
             return (await self._groups.get(name)).principal

@@ -16,14 +16,14 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.list_rights import (
+from postroom.domain.audience.lists.list_rights import (
     NO_RIGHTS,
     ListRight,
     Rights,
     parse_rights,
     sorted_rights,
 )
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.entities import read
 from postroom.storage import Entity, KeyRange, NotFound, Store
 

@@ -85,7 +85,8 @@ class Passwords:
             return await asyncio.to_thread(_HASHER.hash, _bytes(password))
 
     async def matches(self, hashed: str | None, password: str) -> bool:
-        """Return whether it is the password that was hashed; False, as slowly, without a hash."""
+        """Return whether it is the password that was hashed. Without a hash: False, equally
+        slowly."""
         if len(password) > LONGEST_PASSWORD:
             hashed, password = None, ""  # no user has such a password; it is not cut to fit
         async with self._hashing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS, NO_RIGHTS, ListRight, Rights
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, NO_RIGHTS, ListRight, Rights
 from postroom.services.accounts.users import Role
 
 PRESETS: Final[dict[Role, Rights]] = {

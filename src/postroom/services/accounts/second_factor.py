@@ -68,6 +68,11 @@ def new_recovery_codes() -> list[str]:
     return [_formatted(secrets.token_bytes(_RECOVERY_BYTES)) for _ in range(RECOVERY_CODES)]
 
 
+def hashed_codes(codes: list[str]) -> str:
+    """Return the hashes of recovery codes, as they are stored."""
+    return " ".join(map(hashed_code, codes))
+
+
 def hashed_code(code: str) -> str:
     """Return the hash of a recovery code; spaces, dashes and case do not matter."""
     bare = "".join(each for each in code[:_LONGEST].lower() if each.isalnum())

@@ -1,4 +1,4 @@
-"""Users with a role, a password and optionally a second factor.
+"""Users: each has a role, a password and optionally a second factor.
 
 | table   | partition | row         | holds                                                        |
 |---------|-----------|-------------|--------------------------------------------------------------|
@@ -6,8 +6,8 @@
 
 The secret of a second factor is encrypted (`stored_secrets.py`).
 
-`Epoch` changes with the password: sessions and links of an earlier epoch are no longer valid,
-whatever else an interruption leaves undone.
+`Epoch` changes with the password: sessions and links of an earlier epoch are invalid, even if an
+interruption leaves other steps undone.
 """
 
 from __future__ import annotations
@@ -32,19 +32,12 @@ from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
 from postroom.services.stored_secrets import SecretRows
-from postroom.storage import (
-    AlreadyExists,
-    Delete,
-    Entity,
-    KeyRange,
-    Merge,
-    Store,
-    Value,
-)
+from postroom.storage import AlreadyExists, Delete, Entity, KeyRange, Merge, Store, Value
 
 log = logging.getLogger(__name__)
 
 _USER = "user"
+_DIGEST = "WeeklyDigest"
 # A merge keeps properties that it does not name, so removed ones are set to an empty value.
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _TRIES, _CODES = "TriesMark", "CodesMark"  # `used_up` of a `RateLimit`
@@ -86,6 +79,7 @@ class User(msgspec.Struct, frozen=True):
     created_at: datetime
     has_second_factor: bool = False
     recovery_codes_left: int = 0
+    wants_digest: bool = False
     tries_mark: datetime | None = None
     epoch: str = ""
     etag: str = ""
@@ -157,9 +151,13 @@ class UserService:
         await self._keeping_an_administrator(address, change, role is not Role.ADMINISTRATOR)
         return await self.get(address)
 
+    async def choose_digest(self, email: str, wanted: bool) -> None:
+        """Say whether a user gets the weekly digest. `NoSuch`."""
+        await self._merge(email, lambda _: {_DIGEST: wanted})
+
     async def remove(self, email: str) -> User:
         """Remove a user's row. `NoSuch`; `NotNow` for the last administrator. Sessions are no
-        longer valid; `user_removal.py` removes everything else."""
+        longer valid; `access_links.py` removes everything else."""
         user = await self.get(email)
         await self._keeping_an_administrator(
             user.email, lambda now: Delete(_USER, now.email, now.etag), True
@@ -238,7 +236,11 @@ class UserService:
             if read_optional(entity, "TotpSecret", str):
                 return None
             encrypted = self._secrets.encrypted(_USER, entity.row, "TotpSecret", secret)
-            return {"TotpSecret": encrypted, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
+            return {
+                "TotpSecret": encrypted,
+                "TotpStep": step,
+                "RecoveryCodes": second_factor.hashed_codes(codes),
+            }
 
         if await self._merge(email, change) is None:
             raise NotNow("two-factor authentication is already on: turn it off first")
@@ -264,13 +266,11 @@ class UserService:
 
         def change(entity: Entity) -> Mapping[str, Value] | None:
             has_one = read_optional(entity, "TotpSecret", str)
-            return {"RecoveryCodes": _hashes(codes)} if has_one else None
+            return {"RecoveryCodes": second_factor.hashed_codes(codes)} if has_one else None
 
         if await self._merge(email, change) is None:
             raise NotNow("two-factor authentication is off: turn it on first")
         return codes
-
-    # — Parts —
 
     async def _entity(self, email: str) -> Entity:
         try:
@@ -367,10 +367,6 @@ def _new_epoch() -> str:
     return secrets.token_hex(8)
 
 
-def _hashes(codes: list[str]) -> str:
-    return " ".join(map(second_factor.hashed_code, codes))
-
-
 def _recovery_hashes(entity: Entity) -> list[str]:
     return (read_optional(entity, "RecoveryCodes", str) or "").split()
 
@@ -393,6 +389,7 @@ def _user(entity: Entity) -> User:
         created_at=read(entity, "CreatedAt", datetime),
         has_second_factor=bool(read_optional(entity, "TotpSecret", str)),
         recovery_codes_left=len(_recovery_hashes(entity)),
+        wants_digest=read_optional(entity, _DIGEST, bool) or False,
         tries_mark=_moment(entity, _TRIES),
         epoch=read(entity, "Epoch", str),
         etag=entity.etag,

@@ -19,7 +19,7 @@ from typing import Final
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.audience.former_addresses import FormerAddress
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Delete, Entity, KeyRange, Operation, Replace, Table, Upsert, Value
@@ -34,8 +34,8 @@ def formerly_row(key: AddressKey, guid: SubscriberGuid) -> str:
 
 
 def formerly_rows(subscriber: Subscriber, owner: str = "") -> list[Operation]:
-    """Return what lets a subscriber be found by their former addresses; `owner` is the row of the
-    ledger of one who leaves."""
+    """Return the writes by which a subscriber is found by their former addresses; `owner` is the
+    row of the ledger of one who leaves."""
     name, properties = subscriber.list_name, {_OWNER: owner} if owner else {}
     return [
         Upsert(Entity(name, formerly_row(key, subscriber.guid), properties))
@@ -52,7 +52,7 @@ def owner_entity(subscriber: Subscriber, row: str, properties: dict[str, Value])
 
 
 def former_of_owner(entity: Entity) -> list[FormerAddress]:
-    """Return the former addresses of somebody who has left, from the row of the ledger."""
+    """Return the former addresses of someone who has left, from the row of the ledger."""
     keys = entities.former_keys(entities.read_optional(entity, entities.FORMER, str) or "")
     guids = entities.read_optional(entity, _GUIDS, str) or ""
     known = tuple(map(SubscriberGuid, guids.split(",")))
@@ -73,7 +73,7 @@ class FormerRows:
         return [each for each in found if each is not None and key in each.former_addresses]
 
     async def forget(self, name: ListName, address: Address) -> None:
-        """Remove an address from all who had it, also from those who have left. Can be repeated."""
+        """Remove an address from all who had it, including those who have left. Can be repeated."""
         key = address_key(address)
         async for each in self._rows(name, key):
             guid = SubscriberGuid(each.row.rpartition(",")[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from postroom.domain.audience.addresses import domain_of
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.services.audience.lists import ListService
 
@@ -17,9 +17,9 @@ async def from_domains(lists: ListService) -> dict[str, list[ListName]]:
     found: dict[str, list[ListName]] = {}
     after: str | None = None
     while True:
-        page = await lists.page(limit=_AT_ONCE, after=after)
-        for each in page.lists:
+        part = await lists.slice(limit=_AT_ONCE, after=after)
+        for each in part.lists:
             domain = ascii_domain(domain_of(each.from_address)).lower()
             found.setdefault(domain, []).append(each.name)
-        if (after := page.next) is None:
+        if (after := part.next) is None:
             return dict(sorted(found.items()))

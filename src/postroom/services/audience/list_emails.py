@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from postroom.composing.list_email_bodies import check_list_email
-from postroom.domain.audience.list_emails import (
+from postroom.domain.audience.lists.list_emails import (
     ListEmail,
     ListEmailKind,
     WrittenEmail,
     parse_list_email,
     stored_emails,
 )
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.languages import parse_list_language
 from postroom.domain.messages.pictures import media_in
 from postroom.mail.system_mail import standard_confirmation, standard_welcome
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.messages.media.picture_uses import LIST, PictureUses
-from postroom.storage import Store
 
 
 def standard_email(kind: ListEmailKind, language: str) -> ListEmail:
-    """Return the text of a list that has none of its own."""
+    """Return the text that lists use unless they have their own."""
     match kind:
         case ListEmailKind.CONFIRMATION:
             return standard_confirmation(language)
@@ -36,8 +35,8 @@ def written_email(mailing_list: MailingList, kind: ListEmailKind, language: str)
 
 
 class ListEmailService:
-    def __init__(self, store: Store, lists: ListService, audiences: AudienceService) -> None:
-        self._uses = PictureUses(store)
+    def __init__(self, uses: PictureUses, lists: ListService, audiences: AudienceService) -> None:
+        self._uses = uses
         self._lists = lists
         self._audiences = audiences
 
@@ -59,7 +58,7 @@ class ListEmailService:
         *,
         etag: str | None = None,
     ) -> MailingList:
-        """Give a list a text of its own. `Invalid`, `NoSuch` list, `Overtaken`."""
+        """Give a list its own text. `Invalid`, `NoSuch` list, `Overtaken`."""
         current = await self._lists.get(list_name)
         email = await self.checked(current.name, kind, subject, text)
         await self._uses.record(LIST, current.name, media_in(email.text))

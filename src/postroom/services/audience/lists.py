@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.appearance import parse_image
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.appearance import parse_image
+from postroom.domain.audience.lists.lists import (
     ListName,
     MailingList,
     checked_properties,
@@ -22,8 +22,9 @@ from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import FINAL
 from postroom.services import entities
 from postroom.services.accounts.list_grants import ListGrants
-from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.files.runs.import_files import ImportFiles
 from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.concurrency import ignore_failure
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.published_messages import PublishedIndex
@@ -39,7 +40,7 @@ from postroom.storage import (
     Store,
 )
 
-_BATCH = 99  # rows that fit into one batch beside the mark of their list
+_BATCH = 99  # rows that fit into one batch with the mark of their list
 _PAIRS = 49  # with the list's mark they fill a batch
 
 
@@ -55,14 +56,23 @@ class ListSlice(msgspec.Struct, frozen=True):
 
 
 class ListService:
-    def __init__(self, store: Store, messages: MessageRows) -> None:
+    def __init__(
+        self,
+        store: Store,
+        messages: MessageRows,
+        published: PublishedIndex,
+        unsubscribes: Unsubscribes,
+        foreign_ids: ForeignIds,
+        grants: ListGrants,
+    ) -> None:
         self._lists = store.table(entities.LISTS)
         self._index = store.table(entities.LIST_INDEX)
         self._logos = store.container(entities.LOGOS)
-        self._departures = Departures(store)
-        self._foreign_ids = ForeignIds(store)
-        self._published = PublishedIndex(store)
-        self._grants = ListGrants(store)
+        self._imports = ImportFiles(store)
+        self._unsubscribes = unsubscribes
+        self._foreign_ids = foreign_ids
+        self._published = published
+        self._grants = grants
         self._messages = messages
         self._checking: dict[ListName, asyncio.Task[bool]] = {}
 
@@ -107,7 +117,7 @@ class ListService:
         found = await self._lists.get(name, entities.LIST_ROW)
         return found is not None and not _is_being_deleted(found)
 
-    async def page(
+    async def slice(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None
     ) -> ListSlice:
         """Return lists in the order of their names, all or those that begin with `prefix`."""
@@ -173,7 +183,7 @@ class ListService:
     async def finish_deletion(self, name: ListName, mark: str | None = None) -> int:
         """Remove all rows of a marked list, whose row has the ETag `mark`; that row comes last.
 
-        Each batch writes the mark again, under its ETag. So a process that comes late removes
+        Each batch writes the mark again, under its ETag. So a process that lags behind removes
         nothing from a new list of the same name.
         """
         removed = 0
@@ -214,16 +224,17 @@ class ListService:
     async def _remove_list(self, name: ListName, mark: str) -> None:
         """Remove logos, rights and index entry if they belong to the marked list; then its row.
 
-        Departures are removed when the list has no subscribers: no more can follow.
+        Unsubscribes are removed when the list has no subscribers: no more can follow.
         """
 
         async def are_ours() -> bool:
             return await self._find_mark(name) == mark
 
-        await self._departures.remove_all(name, are_ours)
+        await self._unsubscribes.remove_all(name, are_ours)
         await self._foreign_ids.remove_all(name, are_ours)
         if await are_ours():
             await self._published.remove_all(name)
+            await self._imports.remove_all(name)
             await self._grants.forget_list(name)
         entry = await self._index.get(entities.BY_NAME, name)
         if entry is not None and await self._find_mark(name) == mark:

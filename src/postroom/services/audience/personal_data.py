@@ -1,4 +1,4 @@
-"""Everything that is stored about one address: the trace of it through all lists and messages."""
+"""Everything that is stored about one address: its trace through all lists and messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.former_addresses import FormerAddress, former_of
-from postroom.domain.audience.lists import ListName, MailingList, Subscriber
+from postroom.domain.audience.lists.lists import ListName, MailingList, Subscriber
 from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message
@@ -20,6 +20,7 @@ from postroom.domain.messages.tracking import Track
 from postroom.services.audience.consent.consent_ledger import ConsentHistory, ConsentLedger
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.results.personal_hits import PersonalHits, PersonResult
+from postroom.services.audience.signup.foreign_ids import ForeignId, ForeignIds
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.suppression.bounce_history import RecordedBounce
 from postroom.services.audience.suppression.suppressions import SuppressionService
@@ -29,7 +30,7 @@ from postroom.services.messages.sending.outcomes import EmailRecord, OutcomeServ
 _AT_ONCE = 100
 
 
-class Departure(msgspec.Struct, frozen=True):
+class Unsubscribe(msgspec.Struct, frozen=True):
     """The owner of an address unsubscribed from a list; they may have been added again since."""
 
     list_name: ListName
@@ -37,14 +38,14 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """Subscriptions and departures sorted by list; emails with their messages, newest first, and
+    """Subscriptions and unsubscribes sorted by list; emails with their messages, newest first, and
     their bounces, opens and clicks by message. `former` are addresses that these subscriptions had,
     whose emails are included; those of subscribers who had the address, and have `moved`, are
-    not."""
+    not. `foreign_ids` are those of these subscriptions, and of those that have ended."""
 
     address: Address
     subscriptions: list[Subscriber]
-    departures: list[Departure]
+    unsubscribes: list[Unsubscribe]
     emails: list[tuple[Message, EmailRecord]]
     consent: list[ConsentHistory] = []
     suppressions: list[Suppression] = []
@@ -52,6 +53,7 @@ class Trace(msgspec.Struct, frozen=True):
     engagement: dict[MessageRef, PersonResult] = {}
     former: list[FormerAddress] = []
     moved: list[Subscriber] = []
+    foreign_ids: list[ForeignId] = []
 
 
 class TracedEmails(msgspec.Struct, frozen=True):
@@ -76,9 +78,11 @@ class TraceService:
         ledger: ConsentLedger,
         suppressions: SuppressionService,
         personal: PersonalHits,
+        foreign_ids: ForeignIds,
     ) -> None:
         self._lists = lists
         self._subscriptions = subscriptions
+        self._foreign_ids = foreign_ids
         self._times = times
         self._outcomes = outcomes
         self._ledger = ledger
@@ -90,7 +94,7 @@ class TraceService:
         address = parse_address(email)
         subscriptions = await self.subscriptions(address)
         former = await self.former(address, subscriptions)
-        departures = await self.departures(address)
+        unsubscribes = await self.unsubscribes(address)
         suppressions = await self._suppressions.of_address(address)
         emails: list[tuple[Message, EmailRecord]] = []
         bounces: dict[MessageRef, list[RecordedBounce]] = {}
@@ -107,7 +111,7 @@ class TraceService:
         return Trace(
             address,
             subscriptions,
-            departures,
+            unsubscribes,
             emails,
             consent,
             suppressions,
@@ -115,7 +119,23 @@ class TraceService:
             engagement,
             former,
             await self.moved(address),
+            await self.foreign_ids(address, subscriptions),
         )
+
+    async def foreign_ids(
+        self, address: Address, subscriptions: Sequence[Subscriber]
+    ) -> list[ForeignId]:
+        """Return the ids in other tools of these subscriptions of an address, and of those that
+        have ended."""
+        guids = {guid for each in subscriptions for guid in each.guids}
+        async for name in self._lists.all_names():
+            guids.update(await self._ledger.departed(name, address))
+        return await self._foreign_ids.of(guids)
+
+    async def foreign_ids_of(self, subscriber: Subscriber) -> list[ForeignId]:
+        """Return the ids of a subscriber of a list in other tools."""
+        found = await self._foreign_ids.of(subscriber.guids)
+        return [each for each in found if each.list_name == subscriber.list_name]
 
     async def subscriptions(self, address: Address) -> list[Subscriber]:
         """Return the subscriptions of an address."""
@@ -142,19 +162,19 @@ class TraceService:
             found += await self._subscriptions.rows.former.now(name, address)
         return found
 
-    async def departures(self, address: Address) -> list[Departure]:
+    async def unsubscribes(self, address: Address) -> list[Unsubscribe]:
         """Return the lists from which the owner of an address has unsubscribed."""
-        departures: list[Departure] = []
+        unsubscribes: list[Unsubscribe] = []
         async for lists in self._all_lists():
             found = await asyncio.gather(
                 *(self._subscriptions.left_at(each.name, address) for each in lists)
             )
-            departures += [
-                Departure(each.name, at)
+            unsubscribes += [
+                Unsubscribe(each.name, at)
                 for each, at in zip(lists, found, strict=True)
                 if at is not None
             ]
-        return departures
+        return unsubscribes
 
     async def consent(
         self, address: Address, subscriptions: Sequence[Subscriber]
@@ -193,7 +213,7 @@ class TraceService:
     async def engagement(
         self, address: Address, emails: Sequence[tuple[Message, EmailRecord]]
     ) -> dict[MessageRef, PersonResult]:
-        """Return what the owner of an address did with these messages, as far as it is recorded."""
+        """Return the recorded opens and clicks of the owner of an address in these messages."""
         by_list: dict[ListName, list[Message]] = {}
         for message, record in emails:
             if message.track is Track.PERSONAL:
@@ -206,8 +226,8 @@ class TraceService:
         return found
 
     async def emails_of_list(self, subscriber: Subscriber) -> list[tuple[Message, EmailRecord]]:
-        """Return all emails of a list to its subscriber, newest first, also those from before they
-        left and came back; none to others who had the address before them."""
+        """Return all emails of a list to its subscriber, newest first, including those from before
+        they left and came back; none to others who had the address before them."""
         list_name, address, former = subscriber.list_name, subscriber.address, former_of(subscriber)
         guids = {*subscriber.guids, *await self._ledger.departed(list_name, address)}
         emails: list[tuple[Message, EmailRecord]] = []
@@ -236,7 +256,7 @@ class TraceService:
     async def _all_lists(self) -> AsyncIterator[list[MailingList]]:
         after: str | None = None
         while True:
-            page = await self._lists.page(limit=_AT_ONCE, after=after)
-            yield page.lists
-            if (after := page.next) is None:
+            found = await self._lists.slice(limit=_AT_ONCE, after=after)
+            yield found.lists
+            if (after := found.next) is None:
                 return

@@ -10,7 +10,6 @@ Every change is written together with its entry in the consent ledger (`consent/
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, AddressKey
+from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.consent import (
     BY_SUPPRESSION,
     BY_TEAM,
@@ -31,14 +30,19 @@ from postroom.domain.audience.consent import (
     parse_head,
 )
 from postroom.domain.audience.former_addresses import moved_to
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid, new_guid
 from postroom.domain.errors import Exists, NoSuch, Overtaken
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows, entry_row, first_rows
+from postroom.services.audience.consent.tracking_consent import (
+    ConsentChanges,
+    about_tracking,
+    with_consent_date,
+)
 from postroom.services.audience.former_rows import FormerRows, formerly_rows
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.signup.departures import Departures
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows, blocked_by
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import (
@@ -48,33 +52,36 @@ from postroom.storage import (
     Delete,
     Entity,
     Insert,
-    KeyRange,
     NotFound,
     Operation,
     Replace,
     StaleETag,
     Step,
     Store,
-    Table,
     Value,
 )
-
-_TRIES = 50
-_MOST_NEIGHBOURS = 200
 
 
 class SubscriberRows:
     """Reads and writes single subscribers, and keeps the counts of their lists up to date."""
 
-    def __init__(self, store: Store, lists: ListService, counts: ListCounts) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lists: ListService,
+        counts: ListCounts,
+        unsubscribes: Unsubscribes,
+        suppressions: SuppressionRows,
+    ) -> None:
         self.table = store.table(entities.LISTS)
         self.ledger = LedgerRows(self.table)
         self.former = FormerRows(self.table)
         self._store = store
         self._lists = lists
         self._counts = counts
-        self._departures = Departures(store)
-        self._suppressions = SuppressionRows(store)
+        self._unsubscribes = unsubscribes
+        self._suppressions = suppressions
+        self._consents = ConsentChanges(store)
 
     async def find(self, name: ListName, address: Address) -> Subscriber | None:
         found = await self.table.get(name, entities.email_row(address))
@@ -212,10 +219,11 @@ class SubscriberRows:
         """Replace a subscriber, with an entry in the ledger unless only the note was changed.
         `Overtaken`. The entry names what was changed, unless `act` is given; it follows `head` if
         that is known."""
-        new = _with_consent_date(old, new)
+        await self._consents.note(old, new)
+        new = with_consent_date(old, new)
         change = act_between(old, new)
         if act is not None:
-            change = act, [] if change is None else _about_tracking(change)
+            change = act, [] if change is None else about_tracking(change)
         operations: list[Operation] = [Replace(entities.subscriber_entity(new), etag)]
         if change is not None:
             operations += await self.ledger.added(new, change[0], source, change[1], head)
@@ -289,13 +297,13 @@ class SubscriberRows:
         head: LedgerHead | None = None,
         first: Sequence[Step] = (),
     ) -> bool:
-        """Take the steps of `first`, record the departure, then remove; return False if another
+        """Take the steps of `first`, record the unsubscribe, then remove; return False if another
         process was faster."""
         name, address = subscriber.list_name, subscriber.address
         last = await self.ledger.ended(subscriber, ConsentAction.UNSUBSCRIBED, source, head)
         steps: list[Step] = [
             *first,
-            self._departures.noting(name, address, clock.now()),
+            self._unsubscribes.noting(name, address, clock.now()),
             Batch(entities.LISTS, [*entities.subscriber_removal(subscriber), *last]),
         ]
         try:
@@ -308,7 +316,7 @@ class SubscriberRows:
                 await self._lists.get(name)
             except NoSuch:
                 # Deleted in the meantime: the deletion may have missed the row that we wrote.
-                await self._departures.forget(name, address)
+                await self._unsubscribes.forget(name, address)
             return False
         await self._counts.changed(name, subscriber, None)
         return True
@@ -322,7 +330,8 @@ class SubscriberRows:
         source: ConsentSource | None = BY_TEAM,
     ) -> bool:
         """Remove both rows; return False if another process was faster. `StaleETag`."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> bool:
             last = await self.ledger.ended(subscriber, act, source)
             try:
                 await self.table.apply([*entities.subscriber_removal(subscriber, etag), *last])
@@ -330,46 +339,15 @@ class SubscriberRows:
                 return False
             except AlreadyExists:  # another change added its entry first
                 self.ledger.note_conflict(subscriber.guid)
-                continue
-            await self._counts.changed(subscriber.list_name, subscriber, None)
+                raise
             return True
-        raise Overtaken("subscriber", subscriber.address)
 
-
-async def neighbours(
-    table: Table, name: ListName, addresses: Sequence[AddressKey]
-) -> dict[AddressKey, Subscriber]:
-    """Return subscribers among whom are those of these sorted addresses that are on the list.
-
-    They are close together in key order, so one query finds them; if there are too many others in
-    between, each is read on its own.
-    """
-    first, last = entities.email_row(addresses[0]), entities.email_row(addresses[-1])
-    result = await table.query(
-        KeyRange.only(name), KeyRange.between(first, last), limit=_MOST_NEIGHBOURS
-    )
-    rows: Sequence[Entity | None] = result.entities
-    if result.next is not None:
-        rows = await asyncio.gather(
-            *(table.get(name, entities.email_row(each)) for each in addresses)
+        is_removed = await retry_on_conflict(
+            attempt, "subscriber", subscriber.address, final=StaleETag
         )
-    found = (entities.subscriber_from(each) for each in rows if each is not None)
-    return {each.key: each for each in found}
-
-
-def _with_consent_date(old: Subscriber, new: Subscriber) -> Subscriber:
-    """Return a subscriber since when they agree to tracking; without consent, what rules know of
-    their opens and clicks is removed."""
-    if not new.tracking:
-        return msgspec.structs.replace(new, tracking_since=None, opened_at=None, clicked_at=None)
-    return new if old.tracking else msgspec.structs.replace(new, tracking_since=clock.now())
-
-
-def _about_tracking(change: tuple[ConsentAction, list[str]]) -> list[str]:
-    """Return what a change says about consent to tracking, which an entry about another act names,
-    too."""
-    said = {change[0].value, *change[1]}
-    return sorted(said & {ConsentAction.TRACKING_ALLOWED, ConsentAction.TRACKING_WITHDRAWN})
+        if is_removed:
+            await self._counts.changed(subscriber.list_name, subscriber, None)
+        return is_removed
 
 
 def _after(known: Subscriber, pending: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, folded
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services import entities
 from postroom.services.audience.lists import ListService
 from postroom.services.row_ranges import read_whole
@@ -171,7 +171,7 @@ class SubscriberSearch:
         return SubscribersByAge(best, rows.looked_at, rows.next)
 
     async def lines(self, list_name: str, emails: Sequence[str]) -> list[SubscriberLine]:
-        """Return those of these subscribers that are on the list. `NoSuch` list."""
+        """Return which of these subscribers are on the list. `NoSuch` list."""
         name = (await self._lists.get(list_name)).name
         ranges = [KeyRange.only(entities.email_row(Address(each))) for each in emails]
         found = await asyncio.gather(*(self._rows.read(_Row, name, each) for each in ranges))

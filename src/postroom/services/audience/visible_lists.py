@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.domain.audience.list_rights import ListAccess, ListRight
-from postroom.domain.audience.lists import ListName, MailingList
+from postroom.domain.audience.lists.list_rights import ListAccess, ListRight
+from postroom.domain.audience.lists.lists import ListName, MailingList
 from postroom.domain.errors import NoSuch
 from postroom.services.audience.lists import ListService, ListSlice
 
@@ -15,12 +15,12 @@ class VisibleLists:
         self._lists = lists
         self._access = access
 
-    async def page(
+    async def slice(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None
     ) -> ListSlice:
         """Return lists in the order of their names, all or those that begin with `prefix`."""
         if not self._access.is_limited:
-            return await self._lists.page(prefix=prefix, limit=limit, after=after)
+            return await self._lists.slice(prefix=prefix, limit=limit, after=after)
         names = [
             name
             for name in self._access.with_right(ListRight.VIEW)

@@ -1,1 +1,1 @@
-"""Messages and what becomes of their emails."""
+"""Messages and the outcomes of their emails."""

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
-from postroom.domain.messages.ab_tests import ENDED, AbState, AbTest
 from postroom.domain.messages.refs import MessageRef, is_ref
+from postroom.domain.messages.waves.ab_tests import ENDED, AbState, AbTest
 from postroom.services.entities import read
 from postroom.storage import (
     AlreadyExists,

@@ -1,7 +1,8 @@
-"""Messages: schedule, edit, delete, pause, resume, cancel.
+"""Messages: schedule, edit, delete.
 
-`composing.py` has drafts, `message_rows.py` stores and finds messages, `message_contents.py` says
-what one may consist of, and `outcomes.py` what happened to its emails.
+`message_states.py` pauses, resumes and cancels them; `composing.py` has drafts, `message_rows.py`
+stores and finds messages, `message_contents.py` says what one may consist of, and `outcomes.py`
+what happened to their emails.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from typing import Final, Protocol
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.audience.lists.lists import parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
-from postroom.domain.messages.buckets import Part
-from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     Message,
     MessageFormat,
@@ -26,24 +25,16 @@ from postroom.domain.messages.messages import (
     check_deletable,
     check_editable,
     day_of,
-    with_status,
 )
-from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
-from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves.buckets import Part
 from postroom.domain.messages.web_pages import new_web_key
 from postroom.mail.bodies.attached_files import AttachedFile
 from postroom.mail.personal.merge_fields import FieldRule
 from postroom.observability import spans
 from postroom.services import entities
-from postroom.services.concurrency import retry_on_conflict
-from postroom.services.events import EventService, Severity
-from postroom.services.messages.checks.unsent_check import UnsentCheck
 from postroom.services.messages.drafts.message_edits import (
     check_kept,
-    edited_canary,
-    edited_local_time,
-    edited_track,
     merged_bodies,
     with_fields,
 )
@@ -64,15 +55,21 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 from postroom.services.messages.message_rows import MessagePart, MessageRows, MessageSlice
+from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.published_messages import PublishedIndex, check_content
-from postroom.services.messages.sending.hold_rows import HoldService
-from postroom.services.messages.sending.holds import ACCOUNT, message_key
+from postroom.services.messages.sending_options import (
+    PLAIN,
+    UNCHANGED,
+    OptionsChange,
+    SendingOptions,
+    checked_options,
+    edited_options,
+)
 from postroom.storage import AlreadyExists, Conflict, Store
-from postroom.storage.limits import QUEUE_SECONDS
 
 
 class WrittenIn(msgspec.Struct, frozen=True):
-    """What the source of a message is: its format, and the template that it was put into."""
+    """The source of a message: its format, and the template that it was put into."""
 
     format: MessageFormat = MessageFormat.HTML
     template: str = ""
@@ -93,38 +90,38 @@ class Audiences(Protocol):
 
 
 class MessageService:
-    """Messages as people and senders deal with them."""
+    """Messages as people deal with them."""
 
     def __init__(
         self,
         store: Store,
         rows: MessageRows,
-        events: EventService,
-        holds: HoldService,
+        states: MessageStates,
+        bodies: MessageBodies,
+        files: AttachedFiles,
+        versions: MessageVersions,
+        published: PublishedIndex,
         audiences: Audiences,
     ) -> None:
-        self._audiences = audiences
         self._rows = rows
+        self._states = states
+        self._audiences = audiences
         self._lists = store.table(entities.LISTS)
-        self._bodies = MessageBodies(store)
-        self._files = AttachedFiles(store)
-        self._versions = MessageVersions(store)
-        self._published = PublishedIndex(store)
-        self._bell = store.queue(SCHEDULE_QUEUE)
-        self._events = events
-        self._holds = holds
-        self._unsent = UnsentCheck(store)
+        self._bodies = bodies
+        self._files = files
+        self._versions = versions
+        self._published = published
 
     async def get(self, ref: str) -> Message:
         """Return a message, open or finished. `NoSuch`."""
         return await self._rows.get(ref)
 
-    async def page(
+    async def slice(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
     ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts in the order in
         which they were created."""
-        return await self._rows.page(part, limit=limit, after=after)
+        return await self._rows.slice(part, limit=limit, after=after)
 
     # -- content -----------------------------------------------------------------------------
 
@@ -138,35 +135,32 @@ class MessageService:
         audience: Audience = EVERYBODY,
         lines: InboxLines = NO_LINES,
         written_in: WrittenIn = AS_HTML,
-        track: Track | None = None,
-        published: bool = False,
-        canary: str = "",
-        local_time: bool = False,
+        options: SendingOptions = PLAIN,
         attachments: tuple[Attachment, ...] = (),
         files: Mapping[str, bytes] = {},
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
         part: Part | None = None,
     ) -> Message:
-        """Schedule a message, at once if the time has passed. `Invalid`, `NoSuch` list.
-
-        Without a text (None), one is generated from the HTML.
+        """Schedule a message, immediately if the time has passed. Without a text (None), one is
+        generated from the HTML. `Invalid`, `NoSuch` list.
 
         The message's own row is written last: what an interruption leaves before it belongs to no
         message. With a `ref` that the caller has stored, an interrupted call can be repeated and
         creates one message.
         """
         if ref is not None and (created := await self._find(ref)) is not None:
-            await self.wake_scheduler(created)
+            await self._states.wake_scheduler(created)
             return created
-        more = audience.more_lists
-        subject, bodies, scheduled_at = await self.checked(
-            list_name, subject, bodies, scheduled_at, more
-        )
-        lines = checked_lines(lines, await self._audiences.merge_fields(list_name, more))
-        if published:
+        await self.check_list(list_name)
+        check_any_body(bodies)
+        rules = await self._audiences.merge_fields(list_name, audience.more_lists)
+        bodies = await with_text(await checked_bodies(bodies, rules))
+        subject, scheduled_at = checked_subject(subject, rules), checked_time(scheduled_at)
+        lines = checked_lines(lines, rules)
+        if options.published:
             check_content(subject, lines.preheader, bodies)
-        check_waves(canary, local_time=local_time)
+        options = checked_options(options)
         audience = await self._audiences.checked(list_name, audience)
         message = Message(
             ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
@@ -180,14 +174,9 @@ class MessageService:
             format=written_in.format,
             template=written_in.template,
             created_at=clock.now(),
-            preheader=lines.preheader,
-            from_name=lines.from_name,
-            reply_to=lines.reply_to,
-            track=track,
-            published=published,
-            canary=parse_canary(canary),
-            local_time=local_time,
-            list_zone=await self.zone_of(list_name) if local_time else "",
+            **msgspec.structs.asdict(lines),
+            **msgspec.structs.asdict(options),
+            list_zone=await self.zone_of(list_name) if options.local_time else "",
             web_key=new_web_key(),
             **msgspec.structs.asdict(audience),
             attachments=check_attachments(attachments),
@@ -202,25 +191,9 @@ class MessageService:
         try:
             message = await self._rows.insert(message)
         except AlreadyExists:
-            return await self.get(message.ref)  # created by the same call, repeated meanwhile
-        await self.wake_scheduler(message)
+            return await self.get(message.ref)  # created by the same call, repeated in the meantime
+        await self._states.wake_scheduler(message)
         return message
-
-    async def checked(
-        self,
-        list_name: str,
-        subject: str,
-        bodies: NewBodies,
-        scheduled_at: datetime,
-        more_lists: Sequence[str] = (),
-    ) -> tuple[str, NewBodies, datetime]:
-        """Return subject, bodies and time as they would be stored. `Invalid`, `NoSuch` list."""
-        await self.check_list(list_name)
-        check_any_body(bodies)
-        rules = await self._audiences.merge_fields(list_name, more_lists)
-        bodies = await checked_bodies(bodies, rules)
-        subject, scheduled_at = checked_subject(subject, rules), checked_time(scheduled_at)
-        return subject, await with_text(bodies), scheduled_at
 
     async def edit(
         self,
@@ -232,28 +205,25 @@ class MessageService:
         bodies: NewBodies | None = None,
         lines: InboxLines | None = None,
         scheduled_at: datetime | None = None,
-        track: str | None = None,
-        published: bool | None = None,
-        canary: str | None = None,
-        local_time: bool | None = None,
+        options: OptionsChange = UNCHANGED,
         attachments: tuple[Attachment, ...] | None = None,
         etag: str | None = None,
     ) -> Message:
         """Change what is given, while the message is Pending, or Paused and none of it was sent
         (drafts: `ComposingService.save`). Once its recipients have been planned, list, audience
-        and time stay. An empty `track` leaves it to the list. `Overtaken`, `NotNow`.
+        and time stay. `Overtaken`, `NotNow`.
 
         A text that was generated from the HTML is generated again with it, unless one is given.
 
-        New bodies are written beside the old ones; only the row, replaced under its ETag, points to
-        them. An edit that loses that race changes nothing.
+        New bodies are written next to the old ones; only the row, replaced under its ETag, points
+        to them. An edit that loses that race changes nothing.
         """
         old = await self._editable(ref, etag)
         if list_name is not None:
             await self.check_list(list_name)
         if old.queued_at is not None:
             check_kept(old, list_name, audience, scheduled_at)
-            await self._unsent.check(old)
+            await self._states.check_unsent(old)
         more = (audience or old.audience).more_lists
         rules = await self._audiences.merge_fields(list_name or old.list_name, more)
         new = msgspec.structs.replace(
@@ -261,10 +231,7 @@ class MessageService:
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
             subject=old.subject if subject is None else checked_subject(subject, rules),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
-            track=edited_track(old, track),
-            canary=edited_canary(old, canary),
-            local_time=edited_local_time(old, local_time),
-            published=old.published if published is None else published,
+            **msgspec.structs.asdict(edited_options(old, options)),
             web_key=old.web_key or new_web_key(),
         )
         if audience is not None or new.list_name != old.list_name:
@@ -273,7 +240,6 @@ class MessageService:
         if new.local_time and new.queued_at is None:
             zone = await self.zone_of(new.list_name)
             new = msgspec.structs.replace(new, list_zone=zone)
-        check_waves(new.canary, local_time=new.local_time)
         if attachments is not None:
             await self._files.check(old.ref, attachments)
             new = msgspec.structs.replace(new, attachments=check_attachments(attachments))
@@ -296,7 +262,7 @@ class MessageService:
         message = await self._rows.get_for_change(ref)
         check_editable(message.status)
         if message.status is MessageStatus.DRAFT:
-            raise NotNow(f"the message {ref} is Draft again: someone has unscheduled it")
+            raise NotNow(f"the message {ref} is a draft again: someone has unscheduled it")
         if etag is not None and etag != message.etag:
             raise Overtaken("message", ref)
         return message
@@ -313,7 +279,7 @@ class MessageService:
             await self._bodies.delete(old)
         if saved.published or old.published:
             await self._published.update(saved)
-        await self.wake_scheduler(saved)
+        await self._states.wake_scheduler(saved)
         return saved
 
     async def delete(self, ref: str, etag: str | None = None) -> None:
@@ -343,47 +309,6 @@ class MessageService:
             await self._published.remove(message)
         await self._rows.remove_archived(message)
 
-    # -- status ------------------------------------------------------------------------------
-
-    async def pause(self, ref: str, reason: str = "", *, resumptions: int | None = None) -> Message:
-        """Pause sending. Senders stop within a second or a page. `NotNow`.
-
-        With `resumptions`, only if the message has not been resumed since it had this number: a
-        sender that learns of a fault late must not pause a message after the fault was fixed.
-        """
-        paused = await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
-        if resumptions is not None:  # by a sender, not by a person
-            await self._events.record(
-                "sender",
-                f"the message {paused.subject!r} to {paused.list_name} was paused automatically:"
-                f" {reason}",
-                severity=Severity.WARNING,
-                subject=f"message:{paused.ref}",
-            )
-        return paused
-
-    async def resume(self, ref: str) -> Message:
-        """Resume sending. Its holds are probed at once: perhaps their cause has been fixed."""
-        resumed = await self._change_status(ref, None)
-        await self._holds.try_now([ACCOUNT, message_key(resumed.ref)])
-        return resumed
-
-    async def ask_for_retry(self, ref: str) -> Message:
-        """Record that deferred emails are to be retried at once."""
-
-        async def change() -> Message:
-            old = await self._rows.get_for_change(ref)
-            return await self._rows.save(msgspec.structs.replace(old, retry_at=clock.now()))
-
-        return await retry_on_conflict(change, "message", ref)
-
-    async def cancel(self, ref: str) -> Message:
-        """Cancel permanently: nobody else gets the message."""
-        cancelled = await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
-        if cancelled.published:
-            await self._published.update(cancelled)
-        return cancelled
-
     # -- parts -------------------------------------------------------------------------------
 
     async def zone_of(self, name: str) -> str:
@@ -405,41 +330,6 @@ class MessageService:
         except NoSuch:
             return None
 
-    async def _change_status(
-        self,
-        ref: str,
-        to: MessageStatus | None,
-        reason: str = "",
-        resumptions: int | None = None,
-    ) -> Message:
-        """Change the status; None restores the one before the pause."""
-
-        async def change() -> Message:
-            old = await self._rows.get_for_change(ref)
-            if resumptions is not None and old.resumptions != resumptions:
-                raise NotNow(f"the message {ref} has been resumed meanwhile")
-            if to is None and old.status is not MessageStatus.PAUSED:
-                raise NotNow(f"a message that is {old.status} cannot be resumed: it is not Paused")
-            status = to or old.paused_from or MessageStatus.PENDING
-            return await self._rows.save(
-                with_status(
-                    old,
-                    status,
-                    reason=reason,
-                    paused_from=old.status if status is MessageStatus.PAUSED else None,
-                    resumptions=old.resumptions + (old.status is MessageStatus.PAUSED),
-                )
-            )
-
-        saved = await retry_on_conflict(change, "message", ref)
-        await self._bell.put(saved.ref)
-        return saved
-
     async def _delete_content(self, ref: MessageRef) -> None:
         await self._bodies.delete_all(ref)
         await self._versions.delete_all(ref)
-
-    async def wake_scheduler(self, message: Message) -> None:
-        """Put a queue message that the scheduler receives when the message is due, or now."""
-        due_in = (message.starts_at - clock.now()).total_seconds()
-        await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))

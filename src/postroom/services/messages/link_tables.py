@@ -1,4 +1,4 @@
-"""The tables of tracked links: which number stands for which target, for each version of a body.
+"""The tables of tracked links: the target of each number, for each version of a body.
 
 A table is a blob next to the body: `REF-VERSION.links`. It is written before the first email of the
 message is composed and never changes, so that links keep their meaning.

@@ -1,4 +1,4 @@
-"""The content of a message: a subject, one or two bodies, a time, and what an inbox shows besides.
+"""The content of a message: a subject, one or two bodies, a time, and what else an inbox shows.
 Bodies are blobs."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NewBodies(msgspec.Struct, frozen=True):
 
 
 class InboxLines(msgspec.Struct, frozen=True):
-    """What an inbox shows besides the subject: the preheader, and who it is from. The list's
+    """What an inbox shows in addition to the subject: the preheader, and who it is from. The list's
     description and address stand for an empty name and Reply-To."""
 
     preheader: str = ""
@@ -161,9 +161,9 @@ def _checked_body(field: str, body: str | None, rules: Mapping[str, FieldRule]) 
 
 
 class MessageBodies:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, uses: PictureUses) -> None:
         self._blobs = store.container(entities.BODIES)
-        self._uses = PictureUses(store)
+        self._uses = uses
 
     async def read(self, message: Message) -> NewBodies:
         """Return both bodies; None for one that the message does not have."""
@@ -206,7 +206,7 @@ class MessageBodies:
 
 
 def columns_of(message: Message, bodies: NewBodies) -> Columns:
-    """Return what a message, as it is sent, needs to know about each recipient. `Invalid`."""
+    """Return the fields of recipients that a message needs, as it is sent. `Invalid`."""
     return columns_in(message.subject, message.preheader, bodies.html, bodies.text)
 
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import AudienceRules
-from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import ListCopy, Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
-from postroom.domain.messages.waves import Waves
+from postroom.domain.messages.waves.buckets import Part
+from postroom.domain.messages.waves.waves import Waves
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.storage import Entity, Value
 
-_TEXTS = tuple[str, ...]
+T = TypeVar("T")
 
 
 def message_entity(message: Message) -> Entity:
@@ -83,6 +84,7 @@ def message_entity(message: Message) -> Entity:
         "ListHeaders": message.list_headers or None,
         "Utm": message.utm or None,
         "PausedFrom": message.paused_from and message.paused_from.value,
+        "ResumedAt": message.resumed_at,
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
         "RetryOf": message.retry_of,
@@ -98,12 +100,6 @@ def message_from(entity: Entity) -> Message:
     paused_from = read_optional(entity, "PausedFrom", str)
     from_address = read_optional(entity, "FromEmailAddress", str)
     retry_of = read_optional(entity, "RetryOf", str)
-    part = read_optional(entity, "Part", str)
-    rules = read_optional(entity, "AudienceRules", str)
-    copies = read_optional(entity, "ListCopies", str)
-    fields = read_optional(entity, "FieldCopies", str)
-    conditions = read_optional(entity, "Conditions", str)
-    waves = read_optional(entity, "Waves", str)
     return Message(
         ref=MessageRef(entity.row.removeprefix(entities.MESSAGE_PREFIX)),
         list_name=ListName(read(entity, "ListName", str)),
@@ -120,14 +116,12 @@ def message_from(entity: Entity) -> Message:
         exclude_segments=_names(entity, "ExcludeSegments"),
         exclude_lists=tuple(map(ListName, _names(entity, "ExcludeLists"))),
         more_lists=tuple(map(ListName, _names(entity, "MoreLists"))),
-        list_copies=msgspec.json.decode(copies, type=tuple[ListCopy, ...]) if copies else (),
-        part=None if part is None else msgspec.json.decode(part, type=Part),
-        audience_rules=None if rules is None else msgspec.json.decode(rules, type=AudienceRules),
+        list_copies=_decoded(entity, "ListCopies", tuple[ListCopy, ...]) or (),
+        part=_decoded(entity, "Part", Part),
+        audience_rules=_decoded(entity, "AudienceRules", AudienceRules),
         fields=_names(entity, "MergeFields"),
-        field_copies=msgspec.json.decode(fields, type=tuple[tuple[Field, ...], ...])
-        if fields
-        else (),
-        conditions=() if conditions is None else msgspec.json.decode(conditions, type=_TEXTS),
+        field_copies=_decoded(entity, "FieldCopies", tuple[tuple[Field, ...], ...]) or (),
+        conditions=_decoded(entity, "Conditions", tuple[str, ...]) or (),
         preheader=read_optional(entity, "Preheader", str) or "",
         from_name=read_optional(entity, "FromName", str) or "",
         reply_to=read_optional(entity, "ReplyTo", str) or "",
@@ -141,7 +135,7 @@ def message_from(entity: Entity) -> Message:
         canary=read_optional(entity, "Canary", str) or "",
         local_time=read_optional(entity, "LocalTime", bool) or False,
         list_zone=read_optional(entity, "ListZone", str) or "",
-        waves=None if waves is None else msgspec.json.decode(waves, type=Waves),
+        waves=_decoded(entity, "Waves", Waves),
         attachments=parse_stored(read_optional(entity, "Attachments", str) or ""),
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
@@ -156,6 +150,7 @@ def message_from(entity: Entity) -> Message:
         reason=read(entity, "Reason", str),
         queued_pages=read(entity, "QueuedPages", int),
         resumptions=read(entity, "Resumptions", int),
+        resumed_at=read_optional(entity, "ResumedAt", datetime),
         queued_at=read_optional(entity, "QueuedAt", datetime),
         completed_at=read_optional(entity, "CompletedAt", datetime),
         retry_of=None if retry_of is None else MessageRef(retry_of),
@@ -169,3 +164,9 @@ def message_from(entity: Entity) -> Message:
 def _names(entity: Entity, name: str) -> tuple[str, ...]:
     """Return names that are stored in one property: none of them contains a comma."""
     return tuple(filter(None, (read_optional(entity, name, str) or "").split(",")))
+
+
+def _decoded(entity: Entity, name: str, kind: type[T]) -> T | None:
+    """Return what is stored as JSON in a property; None without one."""
+    text = read_optional(entity, name, str)
+    return msgspec.json.decode(text, type=kind) if text else None

@@ -68,7 +68,7 @@ class MessageRows:
 
         return await retry_on_conflict(get_in_place, "message", ref)
 
-    async def page(
+    async def slice(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
     ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts in the order in
@@ -193,7 +193,7 @@ class MessageRows:
         """Return the index entry and the row of a message. `NoSuch`."""
         checked = parse_ref(ref)
         before, entry = None, await self._index.get(entities.BY_REF, checked)
-        while entry is not None and entry != before:  # else it was moved to another day meanwhile
+        while entry is not None and entry != before:  # else it was just moved to another day
             found = await self._find(entities.read(entry, "Day", str), checked)
             if found is not None:
                 return entry, found
@@ -226,11 +226,11 @@ class MessageRows:
 
         The entry by reference says which row counts. It is changed after the row was written there
         and before it is removed here, so exactly one counts at every moment. Several processes may
-        try at once: each step requires that everything is as it was read.
+        try at the same time: each step requires that everything is as it was read.
         """
         there = await self._messages.get(message.day, found.row)
         if await self._index.get(entry.partition, entry.row) != entry:
-            return  # another process was faster: the row that is there counts now
+            return  # another process was faster: its row counts now
         moved = Entity(message.day, found.row, found.properties)
         try:
             if there is None:

@@ -38,7 +38,7 @@ class OpenCounts(msgspec.Struct, frozen=True):
     """How many messages are due and unfinished, and how many are not due yet."""
 
     under_way: int
-    to_come: int
+    upcoming: int
 
 
 class MessageTimes:
@@ -52,7 +52,7 @@ class MessageTimes:
         """Return messages that are due and unfinished, the earliest first."""
         return _without_cancelled(await self._open(KeyRange(stop=_row_at(clock.now())), limit))
 
-    async def to_come(self, *, limit: int) -> list[Message]:
+    async def upcoming(self, *, limit: int) -> list[Message]:
         """Return messages that are not due yet, the earliest first."""
         return _without_cancelled(await self._open(KeyRange(start=_row_at(clock.now())), limit))
 
@@ -61,8 +61,8 @@ class MessageTimes:
         the scheduler has yet to archive it."""
         now = _row_at(clock.now())
         under_way = await self._open(KeyRange(stop=now), most)
-        to_come = await self._open(KeyRange(start=now), most)
-        return OpenCounts(len(_without_cancelled(under_way)), len(_without_cancelled(to_come)))
+        upcoming = await self._open(KeyRange(start=now), most)
+        return OpenCounts(len(_without_cancelled(under_way)), len(_without_cancelled(upcoming)))
 
     async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
         """Return finished messages, newest first."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName, MailingList
+from postroom.domain.audience.lists.lists import ListName, MailingList
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
@@ -86,11 +86,13 @@ class PublishedIndex:
 class PublishingService:
     """Publishes messages, and shows them as web pages."""
 
-    def __init__(self, store: Store, rows: MessageRows, base_url: str = "") -> None:
+    def __init__(
+        self, rows: MessageRows, bodies: MessageBodies, index: PublishedIndex, base_url: str = ""
+    ) -> None:
         self._rows = rows
-        self._bodies = MessageBodies(store)
+        self._bodies = bodies
         self._base_url = base_url
-        self.index = PublishedIndex(store)
+        self._index = index
 
     async def publish(self, ref: str, published: bool, *, etag: str | None = None) -> Message:
         """Publish a message or take it off the web, whatever its status is. `Invalid` if one of its
@@ -109,7 +111,7 @@ class PublishingService:
         if etag is not None and (await self._rows.get(ref)).etag != etag:
             raise Overtaken("message", ref)
         saved = await retry_on_conflict(change, "message", ref)
-        await self.index.update(saved)
+        await self._index.update(saved)
         return saved
 
     async def in_archive(self, list_name: ListName, ref: str) -> Message:
@@ -120,7 +122,8 @@ class PublishingService:
         return message
 
     async def by_key(self, ref: str, key: str) -> Message:
-        """Return the message that a link leads to. `NoSuch`, also if it has not been sent."""
+        """Return the message that a link leads to. `NoSuch`, even if it exists but has not been
+        sent."""
         message = await self._rows.get(ref)
         is_right = hmac.compare_digest(key.encode(errors="replace"), message.web_key.encode())
         if not (message.web_key and is_right and is_sent(message)):
@@ -131,7 +134,7 @@ class PublishingService:
         """Return the document of a message without any subscriber's data. `NoSuch`."""
         try:
             bodies = await self._bodies.read(message)
-        except NotFound as exc:  # deleted meanwhile
+        except NotFound as exc:  # deleted in the meantime
             raise NoSuch("message", message.ref) from exc
         return await asyncio.to_thread(
             web_document,

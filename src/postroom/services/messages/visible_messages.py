@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from postroom import clock
-from postroom.domain.audience.list_rights import ListAccess, ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ListAccess, ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessagePart, MessageSlice
@@ -58,10 +58,10 @@ class VisibleMessages:
         now = clock.now()
         return [each for each in await self._open() if each.due_at <= now][:limit]
 
-    async def to_come(self, *, limit: int) -> list[Message]:
+    async def upcoming(self, *, limit: int) -> list[Message]:
         """Return messages that are not due yet, the earliest first."""
         if not self._access.is_limited:
-            return await self._times.to_come(limit=limit)
+            return await self._times.upcoming(limit=limit)
         now = clock.now()
         return [each for each in await self._open() if each.due_at > now][:limit]
 
@@ -110,16 +110,16 @@ class VisibleMessages:
 
         return await self._newest(read, limit, before)
 
-    async def page(
+    async def slice(
         self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
     ) -> MessageSlice:
         """Return open or finished messages in the order of their times, or drafts."""
         found: list[Message] = []
         for _ in range(_MOST_READS):
-            page = await self._messages.page(part, limit=limit - len(found), after=after)
-            self._rows_left -= len(page.messages)
-            found += [each for each in page.messages if self.sees(each)]
-            after = page.next
+            some = await self._messages.slice(part, limit=limit - len(found), after=after)
+            self._rows_left -= len(some.messages)
+            found += [each for each in some.messages if self.sees(each)]
+            after = some.next
             is_complete = len(found) >= limit or not self._access.is_limited
             if after is None or is_complete or self.has_read_enough:
                 break
@@ -148,8 +148,8 @@ class VisibleMessages:
         found: list[Message] = []
         after: str | None = None
         for _ in range(_MOST_READS):
-            page = await self._messages.page(limit=_AT_ONCE, after=after)
-            found += [each for each in page.messages if self.sees(each)]
-            if (after := page.next) is None:
+            part = await self._messages.slice(limit=_AT_ONCE, after=after)
+            found += [each for each in part.messages if self.sees(each)]
+            if (after := part.next) is None:
                 break
         return [each for each in found if each.status is not MessageStatus.CANCELLED]

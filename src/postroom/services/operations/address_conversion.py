@@ -19,9 +19,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services import entities
-from postroom.services.audience.signup.departures import DepartedFrom, Departures
+from postroom.services.audience.signup.unsubscribes import UnsubscribedFrom, Unsubscribes
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
@@ -49,13 +49,13 @@ async def convert(store: Store, keep: Keep) -> None:
 class _ListConversion:
     def __init__(self, store: Store, name: ListName, keep: Keep) -> None:
         self._rows = store.table(entities.LISTS)
-        self._departures = Departures(store)
+        self._unsubscribes = Unsubscribes(store)
         self._name = name
         self._keep = keep
         self._checked = self._renamed = self._merged = self._removed = 0
 
     async def run(self) -> None:
-        left = await self._departures.of_list(self._name)
+        left = await self._unsubscribes.of_list(self._name)
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start, logged = within.start, 0
         while True:
@@ -80,14 +80,14 @@ class _ListConversion:
                 self._removed,
             )
 
-    async def _convert_some(self, found: dict[str, _Row], left: DepartedFrom) -> None:
+    async def _convert_some(self, found: dict[str, _Row], left: UnsubscribedFrom) -> None:
         work = []
         for row, subscriber in found.items():
             address = Address(row.removeprefix(entities.EMAIL_PREFIX))
             key_row = entities.email_row(address)
             key = AddressKey(Address(key_row.removeprefix(entities.EMAIL_PREFIX)))
             if len(left) and left.may_hold(key):
-                left_at = await self._departures.left_at(self._name, key)
+                left_at = await self._unsubscribes.left_at(self._name, key)
                 if left_at is not None and left_at > subscriber.CreatedAt:
                     work.append((self._remove, row))
                     continue
@@ -98,7 +98,7 @@ class _ListConversion:
             await asyncio.gather(*(self._change(change, row) for change, row in some))
 
     async def _change(self, change: Callable[[Entity], Awaitable[None]], row: str) -> None:
-        """Read a row again and change it, unless it is gone; repeat if it is changed meanwhile."""
+        """Read a row again and change it, unless it is gone; repeat if it has just been changed."""
 
         async def attempt() -> None:
             found = await self._rows.get(self._name, row)

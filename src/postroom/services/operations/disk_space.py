@@ -1,8 +1,8 @@
 """Waiting for disk space: while there is too little, no new message starts.
 
 The active scheduler checks the disks of its machine. The result is kept in the store, so that pages
-and commands on any machine can show it, and so that there is one event when the wait begins and one
-when it ends, even if another scheduler is active by then.
+and commands on any machine can show it. There is also one event when the wait begins and one when
+it ends, even if another scheduler is active by then.
 
 | table       | partition | row     | holds                                                       |
 |-------------|-----------|---------|-------------------------------------------------------------|
@@ -80,7 +80,7 @@ class SpaceWaits:
         return None if found is None else _wait(found)
 
     async def keep(self, wait: SpaceWait) -> SpaceWait:
-        """Write it. `Conflict` if another scheduler has written meanwhile."""
+        """Write it. `Conflict` if another scheduler has written in the meantime."""
         if wait.etag:
             etag = await self._table.replace(_entity(wait), wait.etag)
         else:

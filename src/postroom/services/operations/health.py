@@ -40,7 +40,7 @@ _OWN = (SEND_QUEUE, CONFIRM_QUEUE)  # `postroom sender` handles these without a 
 
 
 class Grade(StrEnum):
-    """How bad a concern is."""
+    """The severity of a concern."""
 
     STOPPED = "stopped"
     LOOK = "look"
@@ -75,7 +75,7 @@ class _NextMessage(msgspec.Struct, frozen=True):
 
 
 class HealthService:
-    """Compares each check with earlier ones: a long queue that moves is no concern."""
+    """Compares each check with earlier ones: a long queue that moves is not a concern."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
@@ -37,6 +37,7 @@ from postroom.services.messages.sending.page_rows import (
     page_entity,
     page_row,
 )
+from postroom.services.partial_rows import SubscriberRow
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Conflict, Entity, KeyRange, Store, eq
 
@@ -74,7 +75,7 @@ class _Email(msgspec.Struct, frozen=True, gc=False):
             outcome=EmailOutcome(self.Outcome),
             reply=self.Reply,
             tries=self.Tries,
-            doubts=max(self.Doubts, self.WasInDoubt),
+            unanswered=max(self.Doubts, self.WasInDoubt),
             at=self.At or self.TriedAt,
             next_try_at=self.NextTryAt,
             first_tried_at=self.FirstTriedAt,
@@ -278,7 +279,7 @@ class _MessageConversion:
         start = within.start
         while True:
             rows = await self._lists.read(
-                entities.SubscriberRow,
+                SubscriberRow,
                 self._message.list_name,
                 KeyRange(start, within.stop),
                 where=eq("Verified", True),
@@ -365,7 +366,7 @@ def _doubted(state: EmailState, now: datetime) -> EmailState:
     return EmailState(
         reply=_UNKNOWN,
         tries=state.tries + 1,
-        doubts=state.doubts + 1,
+        unanswered=state.unanswered + 1,
         at=now,
         first_tried_at=state.first_tried_at or now,
     )

@@ -1,6 +1,6 @@
 """Copies all data from one store to another, between any two engines, and compares the result.
 
-- Nothing may be sent meanwhile: outcomes would be recorded in the old store only.
+- Nothing may be sent in the meantime: outcomes would be recorded in the old store only.
 - The source is not changed. The target must be empty, or have an interrupted copy of the same
   source, which continues: the target records the progress.
 - At the end both are read side by side and must be equal: keys and values of every entity, bytes of

@@ -32,8 +32,8 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.folders import make_writable, open_private
 from postroom.services import entities
 from postroom.services.events import EventService, Severity
-from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.message_states import MessageStates
 from postroom.storage import AlreadyExists, Conflict, Entity, Server, Store
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class HistoryServices(Protocol):
     """The services that are needed when history is lost; `wiring.Services` has all of them."""
 
     store: Store
-    messages: MessageService
+    message_states: MessageStates
     message_rows: MessageRows
     events: EventService
 
@@ -209,7 +209,9 @@ class StoreHistory:
         paused = 0
         for message in unfinished:
             try:
-                await self._services.messages.pause(message.ref, _explanation(reached, known_at))
+                await self._services.message_states.pause(
+                    message.ref, _explanation(reached, known_at)
+                )
                 paused += 1
             except DomainError as exc:
                 log.info("cannot pause message %s: %s", message.ref, exc)

@@ -57,12 +57,12 @@ class StoredSettingService:
         self._secrets = SecretRows(TABLE, keyring)
 
     async def mark(self) -> tuple[str, datetime | None]:
-        """Return what differs after every change and test (`StoredValues.mark`)."""
+        """Return a mark that differs after every change and test (`StoredValues.mark`)."""
         entity = await self._table.get(PARTITION, ROW)
         return ("", None) if entity is None else (read(entity, _VERSION, str), _tested_at(entity))
 
     async def get(self) -> StoredValues:
-        """Return what is stored. `DecryptionError` if this machine does not have its key."""
+        """Return the stored settings. `DecryptionError` if this machine does not have their key."""
         entity = await self._table.get(PARTITION, ROW)
         return StoredValues() if entity is None else self._values(entity)
 

@@ -58,7 +58,7 @@ def read_apps_file(path: Path) -> list[App]:
 
 def _parsed(tables: object, path: Path, lines: _Lines) -> list[App]:
     if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
-        raise AppFileError(f"{path.name}: applications must be sections [[apps]]")
+        raise AppFileError(f"{path.name}: applications must be in sections [[apps]]")
     apps: list[App] = []
     first: dict[tuple[str, ...], int] = {}
     for number, values in enumerate(tables):
@@ -180,7 +180,7 @@ def _handler_problems(apps: Sequence[App]) -> list[str]:
         output, end = exc.stdout or b"", f"it takes longer than {_IMPORT_SECONDS:.0f} seconds"
     answers = [str(msgspec.json.decode(line)) for line in output.splitlines()]
     missing = len(apps) - len(answers)
-    # The first without an answer ended the process; those after it were not imported.
+    # The first handler without an answer ended the process; those after it were not imported.
     return [
         *answers,
         *([f"while it was imported, {end}"] if missing else []),

@@ -162,7 +162,8 @@ class AttemptHistory:
         await self._table.upsert(_failure(message, message.dequeue_count, failure, now))
 
     async def add_unanswered(self, message: QueueMessage, attempt: int, now: datetime) -> None:
-        """Record that an earlier attempt has ended without an answer, unless it is recorded."""
+        """Record that an earlier attempt ended without an answer, unless that is recorded
+        already."""
         partition, row = stable_id(message), _row(message, attempt)
         if await self._table.get(partition, row) is None:
             await self._table.upsert(_failure(message, attempt, AttemptFailure(UNANSWERED), now))

@@ -57,7 +57,7 @@ from postroom.services.queues.redriving import LEASE, RedrivePlan, Redriver
 from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store, StoredMessage
 from postroom.storage.limits import QUERY_ROWS
 
-_RETRY_LEASE = 10.0  # short: a host that is killed meanwhile delays the messages for that long
+_RETRY_LEASE = 10.0  # short: a host that is killed during this delays the messages for that long
 _MOST_RETRIES = 1000  # messages at a time, so that other queues get their turn
 
 
@@ -79,11 +79,11 @@ class QueueService:
     ) -> None:
         self._store = store
         self._access = access
-        self._history = AttemptHistory(store)
+        self.attempts = AttemptHistory(store)
         self._faults = QueueFaults(store, hosts)
-        self._dispositions = DispositionService(store, self._history, self._faults, events, now)
+        self._dispositions = DispositionService(store, self.attempts, self._faults, events, now)
         self._expiry = ExpiryIndex(store)
-        self._redriver = Redriver(store, self._history, for_redrive, origin_of, now)
+        self._redriver = Redriver(store, self.attempts, for_redrive, origin_of, now)
         self._now = now
 
     # -- sending and reading ----------------------------------------------------------------------
@@ -130,7 +130,7 @@ class QueueService:
         await self._access.check(principal, Right.PEEK, queue)
         return await self._store.queue(queue).peek(limit)
 
-    async def page(
+    async def slice(
         self,
         queue: str,
         *,
@@ -151,7 +151,7 @@ class QueueService:
 
     async def history(self, identity: str) -> list[HistoryEntry]:
         """Return the history of the message with this stable id, oldest first."""
-        return await self._history.of(identity)
+        return await self.attempts.of(identity)
 
     # -- for the host -----------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class QueueService:
         allowed = app.receive_retry_count + 1
         if message.dequeue_count > 1:
             earlier = min(message.dequeue_count - 1, allowed)
-            await self._history.add_unanswered(message, earlier, self._now())
+            await self.attempts.add_unanswered(message, earlier, self._now())
         if self._is_expired(message):
             return await self._expire(message)
         if message.dequeue_count > allowed:
@@ -175,21 +175,17 @@ class QueueService:
             return await self._dispositions.end_cycle(last, app, AttemptFailure(UNANSWERED))
         return None
 
-    async def has_crashed(self, message: QueueMessage) -> bool:
-        """Return whether a process died in the last attempt of this message."""
-        return await self._history.has_crashed(message)
-
     async def accepted(self, message: QueueMessage) -> None:
         """Delete an accepted message with its history. `LeaseLost`."""
         await self._store.queue(message.queue).delete(message)
         if message.dequeue_count > 1 or STABLE_ID in message.properties:
-            await self._history.forget(stable_id(message))
+            await self.attempts.forget(stable_id(message))
 
     async def failed(
         self, message: QueueMessage, app: App, failure: AttemptFailure
     ) -> DispositionResult:
         """Record a failed attempt, then release the message or end its cycle. `LeaseLost`."""
-        await self._history.add_failure(message, failure, self._now())
+        await self.attempts.add_failure(message, failure, self._now())
         if failure.poison:
             return await self._dispositions.end(message, app, failure.error)
         if message.dequeue_count > app.receive_retry_count:
@@ -228,7 +224,7 @@ class QueueService:
             if self._is_expired(message):
                 await self._expire(message)
                 expired += 1
-            else:  # it was redriven and does not expire any more
+            else:  # it was redriven and no longer expires
                 await queue.release(message, count_attempt=False)
             await self._expiry.forget(due)
         return expired
@@ -269,7 +265,7 @@ class QueueService:
         From `;poison`, or from the subqueue that is named. `source` is a sender's own dead-letter
         queue: then only messages that `queue` rejected move back. One, by its id (`NoSuch`), or all
         that are there now, at most `rate` per second. A stopped queue resumes afterwards. After an
-        interruption, do it again.
+        interruption, call it again.
         """
         await self._access.check(principal, Right.MANAGE, queue)
         self.check_redrive(queue, rate, source)
@@ -306,7 +302,7 @@ class QueueService:
         await self._access.check(principal, Right.MANAGE, queue)
         message = await self._redriver.take(queue, id)
         await self._store.queue(queue).delete(message)
-        await self._history.forget(stable_id(message))
+        await self.attempts.forget(stable_id(message))
 
     async def purge(self, queue: str, *, principal: str | None = None) -> None:
         """Delete all messages of a queue, including those in progress. `NotAllowed`."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
+from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, Queue, QueueMessage, StoreOutage
 
 log = logging.getLogger(__name__)
 
 
 class HeldItems:
-    """Messages of one queue that were received together. Their leases are renewed, also of those
-    whose turn has not come yet.
+    """Messages of one queue that were received together. Their leases are renewed, including those
+    of messages whose turn has not come yet.
 
-    A lease can still get lost, for instance while the machine is suspended. Then another process
-    does the same work, so that the work must be repeatable.
+    A lease can still be lost, for instance while the machine is suspended. Then another process
+    does the same work, so the work must be repeatable.
     """
 
     def __init__(self, queue: Queue, items: Iterable[QueueMessage], lease: float) -> None:
@@ -38,22 +39,25 @@ class HeldItems:
 
     async def delete(self, item: QueueMessage) -> None:
         """Delete a message that is done."""
-        await self._end(item, None)
+        await self._end(item, self._queue.delete)
+
+    async def move_to_poison(self, item: QueueMessage, why: object) -> None:
+        """Move a message that cannot be processed to the poison queue, with the reason."""
+        await self._end(item, lambda held: move_to_poison(self._queue, held, why))
 
     async def release(self, item: QueueMessage, *, delay: float) -> None:
         """Return a message to the queue, ready after `delay`."""
-        await self._end(item, delay)
+        await self._end(item, lambda held: self._queue.release(held, delay=delay))
 
-    async def _end(self, item: QueueMessage, delay: float | None) -> None:
+    async def _end(
+        self, item: QueueMessage, end: Callable[[QueueMessage], Awaitable[None]]
+    ) -> None:
         async with self._receipts:  # a renewal in progress is about to change the receipt
             held = self._held.pop(item.id, item)
             try:
-                if delay is None:
-                    await self._queue.delete(held)
-                else:
-                    await self._queue.release(held, delay=delay)
+                await end(held)
             except LeaseLost:
-                log.info("%s is also done by another process", item.body)
+                log.info("another process is also working on %s", item.body)
 
     async def _renew(self) -> None:
         while True:
@@ -64,7 +68,7 @@ class HeldItems:
 
     async def _renew_one(self, identity: str) -> None:
         held = self._held.get(identity)
-        if held is None:  # done meanwhile
+        if held is None:  # done in the meantime
             return
         try:
             self._held[identity] = await self._queue.renew(held, lease=self._lease)

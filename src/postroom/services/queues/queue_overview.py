@@ -24,7 +24,7 @@ from postroom.storage import QueueInfo, Store
 class QueueOverview(msgspec.Struct, frozen=True):
     """A queue. `app` is the path of the application that it activates, `state` what happens to its
     messages, in words, and `faulted` why it is stopped. `failed_since` is when the oldest of its
-    failed messages was set aside."""
+    failed messages was moved to the poison queue or became a dead letter."""
 
     name: str
     length: int

@@ -57,8 +57,8 @@ class Redriver:
         return 1
 
     async def all(self, redrive: RedrivePlan) -> int:
-        """Move the messages that are there now; return how many. Messages that fail again meanwhile
-        are not moved twice."""
+        """Move the messages that are there now; return how many. Messages that fail again while
+        this runs are not moved twice."""
         if redrive.origin is not None:
             return await self._all_from_origin(redrive)
         queue = self._store.queue(redrive.source)

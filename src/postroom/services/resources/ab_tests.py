@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from postroom.domain.messages.ab_tests import AbState, Criterion
 from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.waves.ab_tests import AbState, Criterion
 from postroom.services.audience.results.ab_views import AbVariant, AbView
 from postroom.services.resources import Resource, Time, describe_time
 
@@ -38,7 +38,7 @@ class AbTestResource(Resource, frozen=True):
     scheduled_at: Time | None
     decides_at: Annotated[
         Time | None,
-        Meta(description="Null unless it is running, and all variants are being sent."),
+        Meta(description="Null unless it is running, and all variants have been sent."),
     ]
     variants: Sequence[AbVariantResource]
     criterion: Annotated[

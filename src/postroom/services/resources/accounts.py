@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.domain.audience.list_rights import sorted_rights
+from postroom.domain.audience.lists.list_rights import sorted_rights
 from postroom.services.accounts.api_keys import ApiKey
 from postroom.services.accounts.groups import UserGroup
 from postroom.services.accounts.list_grants import ListGrant

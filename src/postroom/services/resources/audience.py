@@ -10,13 +10,14 @@ from msgspec import Meta
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.list_emails import ListEmailKind, WrittenEmail
-from postroom.domain.audience.list_property import ListProperty
-from postroom.domain.audience.lists import PROPERTIES, MailingList, Subscriber
+from postroom.domain.audience.lists.list_emails import ListEmailKind, WrittenEmail
+from postroom.domain.audience.lists.list_property import ListProperty
+from postroom.domain.audience.lists.lists import PROPERTIES, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
+from postroom.services.audience.bulk_changes import BulkReport
+from postroom.services.audience.files.columns.meanings import Meaning
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.targeting.segments import Explanation, SegmentPreview
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.rejected_lines import RejectedLineResource
@@ -127,12 +128,30 @@ def describe_preview(preview: SegmentPreview) -> SegmentPreviewResource:
     return SegmentPreviewResource(preview.count, list(preview.sample))
 
 
+class RemovalResource(Resource, frozen=True):
+    """How many subscribers were removed, and why others were not."""
+
+    removed: int
+    problems: list[str]
+
+
+def describe_removal(report: BulkReport) -> RemovalResource:
+    return RemovalResource(report.done, report.problems)
+
+
 class ReasonResource(Resource, frozen=True):
     """A part of a rule, and whether it holds. `depth` says how far it is nested."""
 
     depth: int
     text: str
     holds: bool
+    value: Annotated[
+        str | None,
+        Meta(
+            description="The value of the subscriber that is compared; null for other parts of the"
+            " rule"
+        ),
+    ]
 
 
 class ExplanationResource(Resource, frozen=True):
@@ -145,7 +164,7 @@ class ExplanationResource(Resource, frozen=True):
 
 def describe_explanation(explanation: Explanation) -> ExplanationResource:
     def parts(reason: Reason, depth: int) -> Iterator[ReasonResource]:
-        yield ReasonResource(depth, reason.text, reason.holds)
+        yield ReasonResource(depth, reason.text, reason.holds, reason.value)
         for each in reason.parts:
             yield from parts(each, depth + 1)
 
@@ -182,6 +201,10 @@ class SubscriberResource(Resource, frozen=True):
             " they signed up in the other tool."
         ),
     ]
+    tracking: Annotated[
+        bool,
+        Meta(description="Whether the subscriber agrees to personal tracking of opens and clicks."),
+    ]
     source: Annotated[
         str,
         Meta(
@@ -210,6 +233,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         attributes=dict(subscriber.attributes),
         note=subscriber.note,
         consent=subscriber.consent,
+        tracking=subscriber.tracking,
         source=str(subscriber.known.get("source", "")),
         former_addresses=subscriber.former_addresses,
         created_at=describe_time(subscriber.created_at),
@@ -245,16 +269,19 @@ class ImportResource(Resource, frozen=True):
     """The lines of a file, counted. Each line is added, updated or rejected.
 
     `unchanged` and `unsubscribed` are parts of `updated`: already on the list with the same
-    values, and removed from the list. `confirmed` counts those who are verified now and were not,
-    `blocked` those whom their line or a suppression blocks, `suppressed` the addresses that the
-    import suppressed: on every list after a hard bounce or a complaint, otherwise on this list. A
-    key that is limited to selected lists suppresses on this list only. `created_fields` were
-    declared for unknown columns. `errors` has up to 10,000 of the rejected lines. With `dry_run`
-    nothing was written.
+    values, and removed from the list. `confirmed` counts subscribers that are verified now and
+    were not, `blocked` those blocked by their line or by a suppression, `suppressed` the addresses
+    that the import suppressed: on every list after a hard bounce or a complaint, otherwise on this
+    list. A key that is limited to selected lists suppresses on this list only. `created_fields`
+    were declared for unknown columns. `errors` has up to 10,000 of the rejected lines. With
+    `dry_run` nothing was written.
     """
 
     dry_run: bool
     tool: Annotated[str | None, Meta(description="The tool whose export was recognised.")]
+    warning: Annotated[
+        str | None, Meta(description="What to do if the export does not say who unsubscribed.")
+    ]
     added: int
     updated: int
     unchanged: int
@@ -276,6 +303,7 @@ def describe_import(report: ImportReport) -> ImportResource:
     return ImportResource(
         dry_run=report.dry_run,
         tool=report.tool or None,
+        warning=report.warning or None,
         added=report.added,
         updated=report.updated + report.unchanged + report.unsubscribed,
         unchanged=report.unchanged,

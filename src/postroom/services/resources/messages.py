@@ -13,7 +13,7 @@ from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.tracking import Track
-from postroom.domain.messages.waves import Waves
+from postroom.domain.messages.waves.waves import Waves
 from postroom.services.audience.results.message_results import MessageResults
 from postroom.services.messages.checks.preflight import Preflight
 from postroom.services.messages.message_contents import NewBodies
@@ -80,7 +80,8 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     ref: Annotated[str, Meta(pattern="^[0-9]{18}$")]
     list: Annotated[str | None, Meta(description="Null only for a draft without a list.")]
     more_lists: Annotated[
-        Sequence[str], Meta(description="Additional lists that get it; each person gets it once.")
+        Sequence[str],
+        Meta(description="Additional lists that get it. People on several lists get one copy."),
     ]
     segment: Annotated[
         str | None, Meta(description="Only subscribers of this segment of the list get it.")
@@ -136,14 +137,14 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
 
 
 class ResultsResource(Resource, frozen=True):
-    """What became of a message, in short; `/messages/{ref}/results` has more."""
+    """What became of a message, in brief; `/messages/{ref}/results` has more."""
 
     bounced: int
     complained: int
     unsubscribed: Annotated[int, Meta(description="People who used a link of this message.")]
     opened: Annotated[
         int | None,
-        Meta(description="Visits of people. Null: not measured (`track` is off)."),
+        Meta(description="Visits by people. Null: not measured (`track` is off)."),
     ]
     clicked: Annotated[int | None, Meta(description="The same for clicks on links.")]
 

@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Meta
 
 from postroom.domain.audience.consent import ConsentAction, details_of
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.lists import Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.consent.consent_ledger import ConsentHistory
+from postroom.services.audience.erasure import Erasure
 from postroom.services.audience.personal_data import Trace
 from postroom.services.audience.results.personal_hits import PersonResult
+from postroom.services.audience.signup.foreign_ids import ForeignId
 from postroom.services.messages.sending.outcomes import EmailRecord
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.audience import (
@@ -23,16 +25,16 @@ from postroom.services.resources.audience import (
     SubscriberResource,
     describe_subscriber,
 )
-from postroom.services.resources.messages import (
-    MessageSummary,
-    describe_email,
-    describe_message_summary,
-)
-from postroom.services.resources.suppressions import (
+from postroom.services.resources.deliverability.suppressions import (
     BounceResource,
     SuppressionResource,
     describe_bounce,
     describe_suppression,
+)
+from postroom.services.resources.messages import (
+    MessageSummary,
+    describe_email,
+    describe_message_summary,
 )
 
 
@@ -109,6 +111,14 @@ class FormerAddressResource(Resource, frozen=True):
     after: str
 
 
+class ForeignIdResource(Resource, frozen=True):
+    """An id that a subscriber of a list had in another tool, from which they were imported. Its old
+    links unsubscribe."""
+
+    list: str
+    id: str
+
+
 class TracedEmailResource(MessageSummary, frozen=True):
     """A message, and the outcome of its email to one address."""
 
@@ -124,7 +134,8 @@ class TracedEmailResource(MessageSummary, frozen=True):
 
 
 class TraceResource(Resource, frozen=True):
-    """Everything that happened to one address."""
+    """Everything that happened to one address. `foreign_ids` is null for keys that do not see
+    GUIDs, because an id unsubscribes its owner."""
 
     email: str
     lists: Sequence[SubscriberResource]
@@ -133,15 +144,16 @@ class TraceResource(Resource, frozen=True):
     suppressions: Sequence[SuppressionResource]
     messages: Sequence[TracedEmailResource]
     address_changes: Sequence[FormerAddressResource]
+    foreign_ids: Sequence[ForeignIdResource] | None
 
 
-def describe_trace(trace: Trace) -> TraceResource:
+def describe_trace(trace: Trace, *, with_guid: bool = True) -> TraceResource:
     return TraceResource(
         email=trace.address,
-        lists=[describe_subscriber(each) for each in trace.subscriptions],
+        lists=[describe_subscriber(each, with_guid=with_guid) for each in trace.subscriptions],
         left=[
             LeftListResource(each.list_name, describe_time(each.left_at))
-            for each in trace.departures
+            for each in trace.unsubscribes
         ],
         consent=[entry for each in trace.consent for entry in describe_consent(each)],
         suppressions=[describe_suppression(each) for each in trace.suppressions],
@@ -158,7 +170,24 @@ def describe_trace(trace: Trace) -> TraceResource:
             *(FormerAddressResource(f.list_name, f.key, trace.address) for f in trace.former),
             *(FormerAddressResource(m.list_name, trace.address, m.address) for m in trace.moved),
         ],
+        foreign_ids=[ForeignIdResource(each.list_name, each.id) for each in trace.foreign_ids]
+        if with_guid
+        else None,
     )
+
+
+class ErasureResource(Resource, frozen=True):
+    """What an erasure did: the lists that the address was removed from, how many records of emails
+    it was erased from, and the messages whose records follow once they are finished."""
+
+    email: str
+    lists: Sequence[str]
+    emails: int
+    waiting: Sequence[str]
+
+
+def describe_erasure(done: Erasure) -> ErasureResource:
+    return ErasureResource(done.address, done.lists, done.emails, done.waiting)
 
 
 class OwnSubscriptionResource(Resource, frozen=True):
@@ -193,11 +222,12 @@ class OwnEmailResource(Resource, frozen=True):
 
 class PersonalDataResource(Resource, frozen=True):
     """What subscribers get when they download their data: one subscription, its entries in the
-    consent ledger, and its emails."""
+    consent ledger, its emails, and its ids in tools from which it was imported."""
 
     subscription: OwnSubscriptionResource
     consent: Sequence[ConsentEntryResource]
     messages: Sequence[OwnEmailResource]
+    foreign_ids: Sequence[str]
 
 
 def describe_personal_data(
@@ -205,6 +235,7 @@ def describe_personal_data(
     history: ConsentHistory | None,
     emails: Sequence[tuple[Message, EmailRecord]],
     engagement: Mapping[MessageRef, PersonResult],
+    foreign_ids: Sequence[ForeignId],
 ) -> PersonalDataResource:
     subscription = OwnSubscriptionResource(
         list=subscriber.list_name,
@@ -232,7 +263,8 @@ def describe_personal_data(
         for message, email in emails
     ]
     consent = [] if history is None else list(describe_consent(history))
-    return PersonalDataResource(subscription, consent, messages)
+    ids = [each.id for each in foreign_ids]
+    return PersonalDataResource(subscription, consent, messages, ids)
 
 
 def _engagement(found: PersonResult | None) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.tracking import Track
 from postroom.services.audience.results.message_results import ComparedResults
 from postroom.services.audience.results.personal_hits import PersonResult
 from postroom.services.audience.results.rates import Rates
+from postroom.services.audience.results.segment_results import SegmentFigures
+from postroom.services.audience.suppression.delivery_figures import DeliveryFigures
 from postroom.services.resources import Resource, Time, describe_time
 
 
@@ -31,6 +35,12 @@ class ProviderResultsResource(Resource, frozen=True):
         int, Meta(description="An estimate for messages to more than 10,000 recipients.")
     ]
     bounced: int
+    rejected: Annotated[
+        int,
+        Meta(
+            description="The provider objects to the sender or to the message; included in bounced."
+        ),
+    ]
     complained: int
 
 
@@ -103,7 +113,9 @@ class MessageResultsResource(Resource, frozen=True):
     old while they arrive."""
 
     accepted: int
-    delivered: Annotated[int, Meta(description="Accepted, and not returned since.")]
+    delivered: Annotated[
+        int, Meta(description="Accepted by the mail server, and not bounced since.")
+    ]
     bounced: int
     complained: int
     unsubscribed: Annotated[
@@ -119,7 +131,7 @@ class MessageResultsResource(Resource, frozen=True):
         PeopleFiguresResource | None, Meta(description="Null without personal tracking.")
     ]
     click_to_open: Annotated[
-        float | None, Meta(description="Clicks per 100 opens of people. Null without opens.")
+        float | None, Meta(description="Clicks per 100 opens by people. Null without opens.")
     ]
     links: Annotated[Sequence[LinkClicksResource], Meta(description="Most clicked first.")]
     hours: Sequence[HourResource]
@@ -132,12 +144,57 @@ class MessageResultsResource(Resource, frozen=True):
     ]
 
 
+class SegmentResultsResource(Resource, frozen=True):
+    """The results of a message for those who are in a segment now, and received it."""
+
+    segment: str
+    accepted: int
+    bounced: int
+    agreed: Annotated[
+        int | None, Meta(description="To personal tracking. Null if the message has none.")
+    ]
+    opened: Annotated[int | None, Meta(description="Of those who agreed.")]
+    clicked: Annotated[int | None, Meta(description="Of those who agreed.")]
+
+
+class SegmentsResultsResource(Resource, frozen=True):
+    """The results of a message by segment."""
+
+    segments: Annotated[
+        Sequence[SegmentResultsResource],
+        Meta(description="The first 20 segments of the message's list, sorted by name."),
+    ]
+
+
+def describe_segment_results(
+    message: Message, figures: Mapping[str, SegmentFigures]
+) -> SegmentsResultsResource:
+    is_personal = message.track is Track.PERSONAL
+    return SegmentsResultsResource(
+        segments=[
+            SegmentResultsResource(
+                name,
+                each.accepted,
+                each.bounced,
+                each.agreed if is_personal else None,
+                each.opened if is_personal else None,
+                each.clicked if is_personal else None,
+            )
+            for name, each in figures.items()
+        ]
+    )
+
+
 def describe_rates(rates: Rates) -> RatesResource:
     shown = {
         name: None if value is None else round(value, 2)
         for name, value in msgspec.structs.asdict(rates).items()
     }
     return RatesResource(**shown)
+
+
+def describe_provider_results(provider: str, figures: DeliveryFigures) -> ProviderResultsResource:
+    return ProviderResultsResource(provider, **msgspec.structs.asdict(figures))
 
 
 class PersonResource(Resource, frozen=True):
@@ -195,8 +252,7 @@ def describe_results(found: ComparedResults) -> MessageResultsResource:
         ],
         kinds=[BounceKindResource(each.kind, each.count, each.text) for each in figures.kinds],
         providers=[
-            ProviderResultsResource(name, each.accepted, each.bounced, each.complained)
-            for name, each in figures.providers.items()
+            describe_provider_results(name, each) for name, each in figures.providers.items()
         ],
         rates=describe_rates(results.rates),
         comparison=None

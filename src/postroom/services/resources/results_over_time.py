@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.message_results import SentMessage
@@ -17,6 +17,7 @@ from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.results import (
     ProviderResultsResource,
     RatesResource,
+    describe_provider_results,
     describe_rates,
 )
 
@@ -108,10 +109,7 @@ def describe_results_over_time(found: ResultsOverTime) -> ResultsOverTimeResourc
             for place, opened in enumerate(found.opened_by_hour)
             if opened
         ],
-        providers=[
-            ProviderResultsResource(name, each.accepted, each.bounced, each.complained)
-            for name, each in found.providers.items()
-        ],
+        providers=[describe_provider_results(name, each) for name, each in found.providers.items()],
         moved=_describe_movement(found.moved),
         days=[
             MovementOfDayResource(day, _describe_movement(each))

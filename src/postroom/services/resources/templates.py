@@ -14,7 +14,7 @@ from postroom.services.resources import Resource, Time, describe_time
 
 
 class SlotResource(Resource, frozen=True):
-    """A place of a template that a message fills, besides its content."""
+    """A place in a template that a message fills, in addition to its content."""
 
     name: str
     required: bool

@@ -196,7 +196,7 @@ class _Attempts:
         self._seconds = max(self._seconds, seconds)
 
     async def pause_if_repeated(self, failure: Failure) -> None:
-        """Continue at once the first time: what was missing has just been created."""
+        """Continue immediately the first time: what was missing has just been created."""
         if self._repeated:
             await self.pause(failure)
         self._repeated = True

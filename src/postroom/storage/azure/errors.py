@@ -56,10 +56,10 @@ class Outcome(Enum):
     """The service refused. A retry would get the same response."""
 
     NOT_DONE = auto()
-    """Nothing happened: no connection, or the service is busy. Worth a retry."""
+    """Nothing happened: no connection, or the service is busy. A retry may help."""
 
     UNKNOWN = auto()
-    """The response was lost or is unclear. Worth a retry if doing it twice is harmless."""
+    """The response was lost or is unclear. A retry may help if doing it twice is harmless."""
 
 
 class Refused(InvalidRequest):

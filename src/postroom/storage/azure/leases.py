@@ -103,5 +103,5 @@ def _blob(connection: Connection, name: str) -> BlobClient:
 
 def _lost(lease: Lease, refused: Refused) -> Exception:
     if refused.nothing_there or refused.status in (400, 409, 412):
-        return LeaseLost(f"the lease {lease.name!r} has another holder by now")
+        return LeaseLost(f"the lease {lease.name!r} now has another holder")
     return refused

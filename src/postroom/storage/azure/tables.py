@@ -227,7 +227,7 @@ def _ordered_conditions(partitions: KeyRange, rows: KeyRange, after: str | None)
     """Return the conditions of the queries that together cover the range in key order.
 
     A continuation token is the last key, not Azure's own token, which names the next row: rows that
-    are written between the two meanwhile would be missed. So the rest of the last partition comes
+    are later written between the two would be missed. So the rest of the last partition comes
     first, then the partitions after it; Azure finds both without a scan.
     """
     if after is None:
@@ -286,7 +286,7 @@ def check_payload(requests: Sequence[tuple[str, Mapping[str, Any], Any]]) -> Non
     size = sum(_size(entity, exact=True) for entity in entities)
     if size > _PAYLOAD_BYTES:
         raise TooLarge(
-            f"a batch must have at most {_PAYLOAD_BYTES:,} bytes, not {size:,}: make it smaller"
+            f"a batch must be at most {_PAYLOAD_BYTES:,} bytes, not {size:,}: make it smaller"
         )
 
 

@@ -56,7 +56,8 @@ class Container(ABC):
     def stream(self, name: str) -> AsyncIterator[bytes]:
         """Yield a blob in pieces, with constant memory. `NotFound`.
 
-        All pieces are of one version: `StaleETag` if the blob is replaced or deleted meanwhile.
+        All pieces are of one version: `StaleETag` if the blob is replaced or deleted while it is
+        read.
         """
 
     @abstractmethod

@@ -183,8 +183,8 @@ class Queue(ABC):
         """Wait until a message is ready; return True, or False after `timeout` seconds.
 
         A message becomes ready when it is put, or when its delay or lease ends. SQLite and
-        PostgreSQL notify at once; Azure is polled with growing pauses. A lost notification costs a
-        second, never the message.
+        PostgreSQL notify immediately; Azure is polled with growing pauses. A lost notification
+        costs a second, never the message.
         """
 
     @abstractmethod

@@ -29,7 +29,8 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class StoreInfo(msgspec.Struct, frozen=True):
-    """For people: engine and its version, location (without secrets), schema version."""
+    """A description for people: engine and its version, location (without secrets), schema
+    version."""
 
     engine: str
     location: str
@@ -141,7 +142,7 @@ class Store(ABC):
 
     @abstractmethod
     async def release_lease(self, lease: Lease) -> None:
-        """Release the lease at once. `LeaseLost` as for `renew_lease`."""
+        """Release the lease immediately. `LeaseLost` as for `renew_lease`."""
 
     @property
     def server(self) -> Server:

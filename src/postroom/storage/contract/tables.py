@@ -180,7 +180,7 @@ class Table(ABC):
         """Return up to `limit` (1 to 1,000) entities with keys in both ranges that match `where`.
 
         Fewer than `limit` means that there are no more. To continue, pass `next` as `after` with
-        the same ranges and filter: rows that were written after that point meanwhile are found,
+        the same ranges and filter: rows after that point that have been written since are found,
         deleted ones are not, and none is returned twice. If `partitions` is a single key, the cost
         grows with the rows in the key range, not with the table.
         """

@@ -32,7 +32,7 @@ INSERT INTO postroom.piece (version, number, data)
 VALUES (%(version)s::bigint, %(number)s::int, %(data)b::bytea)
 ON CONFLICT (version, number) DO NOTHING
 """
-# Removes an upload that failed. One that was finished has no row any more.
+# Removes an upload that failed. One that was finished no longer has a row.
 _GIVE_UP = b"""
 WITH gone AS (DELETE FROM postroom.upload WHERE version = %(version)s::bigint RETURNING version)
 DELETE FROM postroom.piece WHERE version = ANY (ARRAY(SELECT version FROM gone))

@@ -132,7 +132,7 @@ class Database:
             raise translate(exc, self.location) from exc
         try:
             await self._configure(connection)
-        except BaseException as exc:  # also if the caller is cancelled
+        except BaseException as exc:  # even if the caller is cancelled
             await connection.close()
             if isinstance(exc, psycopg.Error):
                 raise translate(exc, self.location) from exc

@@ -183,7 +183,7 @@ class PostgresStore(CheckedStore):
             changed = await changed_by(connection, sql, values)
             # After a lost reply, it may have been us who released it.
             if not changed and not (again and may_be_done):
-                raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
+                raise LeaseLost(f"the lease {lease.name!r} now has another holder")
 
         await self._database.run(work)
 

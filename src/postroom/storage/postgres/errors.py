@@ -117,7 +117,7 @@ class Outages:
 
     def no_connection(self, waited: float) -> None:
         """Record a call that waited for a connection and got none. If another call was answered
-        meanwhile, the server is only busy."""
+        in the meantime, the server is only busy."""
         if not self._is_away and time.monotonic() - self._answered_at >= waited:
             self._is_away = True
             log.error("PostgreSQL at %s cannot be reached: retrying", self._location)

@@ -112,7 +112,7 @@ WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT 
 ORDER BY visible_at, id LIMIT %(limit)s::int
 """
 
-# By ID, which a message keeps when it is changed meanwhile.
+# By ID, which a message keeps when it is changed in the meantime.
 BROWSE = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
 FROM postroom.message

@@ -59,7 +59,7 @@ class NotifyBell:
     commit and the NOTIFY, or the listening connection broke) costs a second: every waiter also
     looks once a second.
 
-    NOTIFY is not part of the put's own transaction, although none would be lost then: PostgreSQL
+    NOTIFY is not part of the put's own transaction, although none would be lost then. PostgreSQL
     lets only one transaction with a NOTIFY commit at a time, including the flush to disk, so all
     puts of all machines would wait for each other.
     """
@@ -189,7 +189,7 @@ DELETE FROM postroom.message WHERE ctid = ANY (ARRAY(
     LIMIT 1000 FOR UPDATE SKIP LOCKED
 ))
 """
-# Puts that nobody retries any more. Their IDs begin with the time in milliseconds.
+# Puts that are no longer retried. Their IDs begin with the time in milliseconds.
 _FORGET_PUTS = b"""
 DELETE FROM postroom.put WHERE id < rpad(lpad(
     to_hex((extract(epoch FROM now() - interval '10 minutes') * 1000)::bigint), 12, '0'

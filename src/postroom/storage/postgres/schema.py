@@ -30,7 +30,7 @@ INSERT INTO postroom.meta SELECT 0 WHERE NOT EXISTS (SELECT FROM postroom.meta)
 """
 
 _VERSION_1 = b"""
--- Logical tables; each is a relation of its own, made by its first write.
+-- Logical tables; each is a separate relation, created by its first write.
 CREATE TABLE postroom.entity_table (
     name text COLLATE "C" PRIMARY KEY,
     relation text NOT NULL UNIQUE

@@ -1,4 +1,4 @@
-"""Tables: each is a PostgreSQL table of its own, with properties as `jsonb`."""
+"""Tables: each is a PostgreSQL table, with properties as `jsonb`."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class PostgresTable(CheckedTable):
     ) -> None:
         """Write until it succeeds, or until an operation does not fit the rows.
 
-        If a round fails although all operations fit, another caller has written meanwhile: the next
+        If a round fails although all operations fit, another caller has just written: the next
         round sees that. `again`: an earlier attempt may have been that caller.
         """
         merges = any(isinstance(operation, Merge) for operation in operations)

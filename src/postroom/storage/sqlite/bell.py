@@ -47,8 +47,8 @@ class FileBell:
         self._again = False
 
     def ring(self) -> None:
-        """Wake all waiting processes. Called after the commit, in the event loop: at once, or in a
-        moment if that was done just now."""
+        """Wake all waiting processes. Called after the commit, in the event loop: immediately, or
+        in a moment if that was done just now."""
         if self._ringing is None:
             self._ringing = asyncio.get_running_loop().call_later(_RING_SECONDS, self._ring_again)
             os.pwrite(self._file, b"\n", 0)

@@ -41,7 +41,9 @@ def open_connection(path: Path) -> apsw.Connection:
         connection.set_busy_handler(_BusyHandler())
         if connection.readonly("main"):
             connection.close()
-            raise AccessDenied(f"{path} cannot be written: check the rights of file and folder")
+            raise AccessDenied(
+                f"{path} cannot be written: check the permissions of the file and its folder"
+            )
     with translated(path, connection):
         _switch_to_wal(connection)
         connection.pragma("synchronous", "full")
@@ -150,7 +152,7 @@ class Jobs:
 def _resolve(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.done.done():
-            continue  # cancelled while it was running; it took effect nevertheless
+            continue  # cancelled while it was running; it still took effect
         if job.error is not None:
             job.done.set_exception(job.error)
         else:

@@ -161,7 +161,7 @@ class SqliteStore(CheckedStore):
         def write(connection: apsw.Connection) -> None:
             connection.execute(sql, (*values, lease.name, lease.token))
             if connection.changes() == 0:
-                raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
+                raise LeaseLost(f"the lease {lease.name!r} now has another holder")
 
         await self._writer.run(write)
 

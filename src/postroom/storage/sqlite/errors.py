@@ -42,10 +42,14 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
         case apsw.IOError() if system_errno in _NO_ROOM:
             return StoreFull(f"no space left for {path}")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            return AccessDenied(f"{path} cannot be written: check the rights of file and folder")
+            return AccessDenied(
+                f"{path} cannot be written: check the permissions of the file and its folder"
+            )
         case apsw.IOError() if system_errno in _READ_ONLY:
             reason = os.strerror(system_errno).lower()
-            return AccessDenied(f"{path} cannot be written ({reason}): check its disk and rights")
+            return AccessDenied(
+                f"{path} cannot be written ({reason}): check its disk and permissions"
+            )
         case apsw.CantOpenError():
             return AccessDenied(
                 f"{path} cannot be opened: check that its folder exists and may be written"

@@ -85,7 +85,7 @@ DELETE FROM queue_message WHERE id IN (
     ON message.id = gone.value ->> 0 AND message.receipt = gone.value ->> 1
 )
 """
-# In the order of arrival: a message that is changed meanwhile keeps its ID.
+# In the order of arrival: a message that is changed in the meantime keeps its ID.
 _BROWSE = """
 SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at,
                                    visible_at, expires_at))

@@ -1,9 +1,9 @@
 """The clock of a store: microseconds since 1970, by a clock that nobody sets.
 
 The system's clock can be set forward or back. Leases and delays would then last an hour longer, or
-all end at once. So the processes that use a store share a clock of their own: it starts at the
-system's time and advances with the time since the machine was booted (CLOCK_BOOTTIME). It is kept
-in a file next to the database, mapped into memory.
+all end at once. So the processes that use a store share another clock: it starts at the system's
+time and advances with the time since the machine was booted (CLOCK_BOOTTIME). It is kept in a file
+next to the database, mapped into memory.
 
 After a reboot it continues at the system's time, or at the last moment that it returned if that is
 later. So it may differ from the system's clock, which does not matter for durations. Times that are
@@ -85,7 +85,7 @@ def _since_boot() -> int:
 
 
 def _boot() -> bytes:
-    """Return what distinguishes one boot of the machine from another."""
+    """Return an identifier of this boot of the machine."""
     try:
         text = _BOOT_ID.read_bytes()
     except OSError:  # not Linux

@@ -1,4 +1,4 @@
-"""Tables: each is an SQLite table of its own, clustered by its key, with properties as JSON."""
+"""Tables: each is an SQLite table, clustered by its key, with properties as JSON."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Writer:
 
     def _run_group(self, group: list[Job], run: Callable[[Job], None]) -> None:
         if _identity(self._path) != self._identity:
-            # SQLite would continue to write into a file that has no name any more.
+            # SQLite would continue to write into a file that no longer has a name.
             raise StoreMissing(
                 f"{self._path} was deleted or replaced while in use: put it back; or stop Postroom,"
                 " restore it from a backup and start again"
@@ -143,7 +143,7 @@ class Writer:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file from another of the same name; None if there is none."""
+    """Return the identity of a file, to recognise another of the same name; None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -18,6 +18,7 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.batch import CLOSED, BatchEmail, EmailBatch
 from postroom.transport.contract import (
     INVALID_ADDRESS,
+    ConnectionQuota,
     FaultScope,
     Result,
     ResultKind,
@@ -160,7 +161,11 @@ class HttpTransport(Transport):
         return max(2 * self._provider.most_recipients, self._connections * PAGE_SIZE)
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         batch = EmailBatch(mailing, recipients, watcher)
         emails = self._prepare(batch)
@@ -262,7 +267,7 @@ class HttpTransport(Transport):
             return None
         except httpx2.HTTPError as exc:
             return HttpResponse(0, _reason(exc), in_doubt=progress.is_complete)
-        except Exception as exc:  # emails must never wait forever
+        except Exception as exc:  # emails must not wait forever
             return HttpResponse(0, repr(exc), in_doubt=progress.is_complete)
         response = read_response(self._provider, found.status_code, found.content, found.headers)
         if response.retry_after:

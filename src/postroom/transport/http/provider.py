@@ -28,13 +28,13 @@ _LONGEST_WAIT = 3600.0  # seconds until a rate limit ends: windows are a minute 
 
 @runtime_checkable
 class TemplatedMailing(Protocol):
-    """What a mailing must offer besides `Mailing` to be sent by an email provider."""
+    """What a mailing must offer in addition to `Mailing` to be sent by an email provider."""
 
     from_address: Address
 
     def variant(self, recipient: Recipient) -> TemplatedMailing:
-        """Return the mailing of all for whom the same conditions hold: itself if it has none. Only
-        such a mailing is the same text with placeholders for all of its recipients."""
+        """Return the mailing for everyone who meets the same conditions: itself if it has none.
+        Only such a mailing is the same text with placeholders for all of its recipients."""
 
     def parts(self) -> Parts: ...
 

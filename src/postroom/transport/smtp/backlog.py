@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -11,7 +11,13 @@ from weakref import WeakSet
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.wire_addresses import all_plain, envelope_address, needs_smtputf8
 from postroom.transport.batch import BatchEmail, EmailBatch
-from postroom.transport.contract import FaultScope, Result, ResultKind, Watcher
+from postroom.transport.contract import (
+    ConnectionQuota,
+    FaultScope,
+    Result,
+    ResultKind,
+    Watcher,
+)
 
 MOST_ATTEMPTS = 3
 """How often the connection of an email may break, or a server refuse it, before it is settled."""
@@ -28,9 +34,9 @@ class Brake:
     """Slows down when a server refuses recipients for no reason that we know.
 
     One such refusal may be about the recipient. Several before an email is accepted may be about
-    us, and then every email that is handed over meanwhile affects one more recipient. So from the
-    third on, only one email at a time is in progress, until the server accepts one again. Mail
-    without such refusals is not slowed down.
+    us, and then every email that is handed over affects one more recipient. So from the third on,
+    only one email at a time is in progress, until the server accepts one again. Email without such
+    refusals is not slowed down.
 
     Shared by all connections of a pool. `on_release` is called when it ends.
     """
@@ -84,7 +90,7 @@ def _do_nothing() -> None:
 class SmtpBatch(EmailBatch):
     """The emails of one `send`, with what their envelopes have in common."""
 
-    __slots__ = ("arrived", "envelope", "mail_command", "plain", "taken", "utf8")
+    __slots__ = ("arrived", "envelope", "mail_command", "plain", "quota", "taken", "utf8")
 
     def __init__(
         self,
@@ -92,13 +98,15 @@ class SmtpBatch(EmailBatch):
         recipients: Sequence[Recipient],
         watcher: Watcher,
         arrived: float = 0.0,
+        quota: ConnectionQuota | None = None,
     ) -> None:
         super().__init__(mailing, recipients, watcher)
         self.arrived = arrived
+        self.quota = quota
         self.taken = 0
         self.envelope = mailing.envelope
         if self.envelope is not None:
-            with suppress(ValueError):  # a GUID that is none is noticed with its email
+            with suppress(ValueError):  # an invalid GUID is noticed with its email
                 self.envelope.prepare([each.guid for each in recipients])
         if mailing.links is not None:
             with suppress(ValueError):
@@ -107,6 +115,33 @@ class SmtpBatch(EmailBatch):
         self.mail_command = f"MAIL FROM:<{envelope_address(sender)}>"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)
         self.plain = all_plain([each.address for each in recipients])
+
+
+class CarriedEmails:
+    """Counts the emails of a connection that may carry a limited number: `most` in all (0: no
+    limit), or as many to a provider as the quota of a batch says.
+
+    A connection to a relay carries emails to all providers. It is closed when it is used up for
+    one of them, and so carries fewer to the others: a new connection costs less than finding out
+    for each email which connection may still take it.
+    """
+
+    __slots__ = ("_by_provider", "_in_all", "_most")
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._in_all = 0
+        self._by_provider = Counter[str]()
+
+    def is_used_up_by(self, batch: SmtpBatch) -> bool:
+        """Count an email of this batch; return whether it is the last one."""
+        self._in_all += 1
+        quota = batch.quota
+        if quota is not None:
+            self._by_provider[quota.provider] += 1
+            if self._by_provider[quota.provider] >= quota.emails:
+                return True
+        return self._in_all == self._most
 
 
 class SmtpEmail(BatchEmail, eq=False, gc=False):
@@ -130,8 +165,11 @@ class Backlog:
         self._batches: deque[SmtpBatch] = deque()
         self._retries: deque[SmtpEmail] = deque()
         self.brake = Brake()
+        self.has_quotas = False
+        """Whether connections count their emails: there was a batch with a quota."""
 
     def add(self, batch: SmtpBatch) -> None:
+        self.has_quotas = self.has_quotas or batch.quota is not None
         self._batches.append(batch)
 
     def take(self) -> SmtpEmail | None:

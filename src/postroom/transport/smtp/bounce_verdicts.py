@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from postroom.domain.messages.bounces import LONGEST_DIAGNOSTIC, BounceKind
+from postroom.domain.messages.delivery.bounces import LONGEST_DIAGNOSTIC, BounceKind
 from postroom.transport.smtp.replies import NAMED
 from postroom.transport.smtp.reply_table import find_rules
 
@@ -18,7 +18,8 @@ domain does not exist."""
 
 _REPLY = re.compile(r"(?<![\w.:-])([45][0-9]{2})(?:[ :]{1,3}|-(?=[45]\.|[^0-9])|$)")
 _STATUS = re.compile(r"(?<![\w.])#?([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![.\w])")
-_CONTINUED = re.compile(r"\s[45][0-9]{2}-([45]\.[0-9]{1,3}\.[0-9]{1,3}(?=\s))?")
+_CONTINUED = re.compile(r"(?<![:\s])\s+[45][0-9]{2}-([45]\.[0-9]{1,3}\.[0-9]{1,3}(?=\s))?")
+"""The code of a further line of a reply. After a colon, the reply begins."""
 _TYPE = re.compile(r"^\s*(?:smtp|x-[\w-]+|x400|dns|lmtp)\s*;\s*", re.IGNORECASE)
 _LONGEST_SENTENCE = 4000
 _GENERIC = ("", "0.0", "5.0", "3.0")

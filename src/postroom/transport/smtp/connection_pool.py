@@ -58,7 +58,7 @@ class CandidateServer:
         return self.not_before <= now or (self.open > 0 and not self._fails_emails)
 
     def forget(self) -> None:
-        """Allow the next attempt at once."""
+        """Allow the next attempt immediately."""
         self.not_before = 0.0
         self.failure = None
         self._fails_emails = False
@@ -87,7 +87,7 @@ class CandidateServers:
         return None
 
     def has_another(self, candidate: CandidateServer, now: float) -> bool:
-        """Return whether a server can be tried instead of this one."""
+        """Return whether another server is available."""
         return any(each.may_be_used(now) for each in self._all if each is not candidate)
 
     @property
@@ -156,6 +156,9 @@ class ConnectionPool:
     def add(self, batch: SmtpBatch) -> None:
         if not self._connections and not self._openings and not self._backlog.size:
             self._candidates.forget()
+        if batch.quota is not None and not self._backlog.has_quotas:
+            for each in self._connections:
+                each.count_emails()
         self._backlog.add(batch)
         self._assign()
 
@@ -259,11 +262,11 @@ class ConnectionPool:
             self._not_opened(candidate, HandshakeFailed(problem, "The mail server cannot be used"))
         else:
             if connection.closed.done():  # already, so `gone` will not be called
-                problem = f"{candidate.server} closed the connection at once"
+                problem = f"{candidate.server} closed the connection immediately"
                 self._not_opened(candidate, HandshakeFailed(problem, CLOSES))
             elif candidate.may_be_used(asyncio.get_running_loop().time()):
                 self._opened(connection, candidate)
-            else:  # another connection was refused emails meanwhile
+            else:  # another connection was refused emails in the meantime
                 connection.leave(self._timeouts.quit)
         finally:
             candidate.opening -= 1
@@ -293,7 +296,7 @@ class ConnectionPool:
             connection.leave(self._timeouts.quit)
 
     def _wait_for_a_server(self, now: float) -> None:
-        """Hold the backlog: at once, or after a while if a server may be back soon."""
+        """Hold the backlog: immediately, or after a while if a server may be back soon."""
         patience = self._timeouts.patience
         until = now - patience if self._candidates.is_worth_waiting else float("inf")
         self._backlog.settle_all(self._candidates.result(), until)

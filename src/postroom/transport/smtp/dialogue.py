@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
+from postroom.transport.smtp.backlog import Backlog, CarriedEmails, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
 from postroom.transport.smtp.replies import NAMED, Extensions, Reply, ReplyReader, SmtpStage
 from postroom.transport.smtp.reply_meaning import accepted, judge
@@ -64,7 +64,7 @@ class Dialogue:
         self._usual: bytes | None = None  # the server's replies to an ordinary envelope
         self._awaited = _NOTHING  # replies to the last write, in order
         self._answered = 0  # how many of them have come
-        self._data_open = False  # the envelope got 354
+        self._data_open = False  # the envelope was answered with 354
         self._refused_at: SmtpStage | None = None  # where the envelope was refused
         self._must_reset = False  # before the next envelope
         self._written = -1  # bytes of a large content; -1: none is being written
@@ -75,7 +75,7 @@ class Dialogue:
 
     @property
     def awaits(self) -> SmtpStage | None:
-        """Which reply comes next; None if none is expected."""
+        """The reply that is expected next; None if there is none."""
         if self._answered == len(self._awaited):
             return None
         return self._awaited[self._answered]
@@ -94,9 +94,11 @@ class Dialogue:
         """Finish the emails in progress and take no more."""
         self._emails.retired = True
 
-    def retire_after(self, emails: int) -> None:
-        """Take so many emails and no more; 0: any number."""
-        self._emails.left = emails
+    def count_emails(self, most: int = 0) -> None:
+        """Retire after this many emails (0: any number), or when the quota of a batch is used up.
+        Without this call, nothing is counted."""
+        if self._emails.carried is None:
+            self._emails.carried = CarriedEmails(most)
 
     @property
     def is_retired(self) -> bool:

@@ -242,7 +242,7 @@ def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> HandshakeFailed:
         return _refused(
             server,
             f"its certificate is not trusted ({exc.verify_message}): give ca=FILE with the"
-            " certificate of its authority, or verify=no to trust anybody",
+            " certificate of its authority, or verify=no to trust anyone",
             "The mail server's certificate is not trusted",
         )
     if exc.reason == "WRONG_VERSION_NUMBER":

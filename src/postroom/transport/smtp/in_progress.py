@@ -13,7 +13,7 @@ from postroom.transport.contract import (
     Result,
     ResultKind,
 )
-from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
+from postroom.transport.smtp.backlog import Backlog, CarriedEmails, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.replies import Extensions
 
 CLOSES = "The mail server closed the connection"
@@ -32,7 +32,7 @@ class EmailsInProgress:
         "_brake",
         "_extensions",
         "_host",
-        "left",
+        "carried",
         "next",
         "retired",
         "sent",
@@ -47,7 +47,7 @@ class EmailsInProgress:
         self.sent: SmtpEmail | None = None
         self.next: SmtpEmail | None = None
         self.retired = False  # takes no more
-        self.left = 0  # emails until it retires; 0: any number
+        self.carried: CarriedEmails | None = None  # None: it may carry any number
 
     def take(self) -> SmtpEmail | None:
         """Make the next email that this server can accept `next`, and return it."""
@@ -60,9 +60,8 @@ class EmailsInProgress:
             result = _prepare(email, self._extensions, self._host)
             if result is None:
                 self.next = email
-                if self.left:
-                    self.left -= 1
-                    self.retired = not self.left
+                if self.carried is not None and self.carried.is_used_up_by(email.batch):
+                    self.retired = True
                 return email
             email.settle(result)
         self.next = None

@@ -9,7 +9,7 @@ from functools import cache
 
 import msgspec
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.transport.contract import LONGEST_REPLY, FaultScope
 
 LONGEST_LINE = 4096  # RFC 5321 4.5.3.1.5: 512 octets; servers exceed it, within reason

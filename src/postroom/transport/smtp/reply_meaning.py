@@ -1,9 +1,9 @@
 """Decides what a mail server's reply means for an email. Nothing here has a socket.
 
-Only the recipient's own fault marks the recipient as refused or deferred. Everything else is held,
-for all emails that would get the same reply: all recipients at a provider that throttles or blocks
-us, all recipients of a message that is rejected, or all emails if the mail server rejects us. The
-rules are in `reply_table.py`.
+Only the recipient's own fault marks the recipient as refused or deferred. Everything else is held
+for all emails that would get the same reply. Those are all recipients at a provider that throttles
+or blocks us, all recipients of a message that is rejected, or all emails if the mail server rejects
+us. The rules are in `reply_table.py`.
 
 Mail normally leaves through one server of ours, which talks to the recipients' providers later. So
 what it says before a recipient is named concerns all emails. What it says about one recipient

@@ -19,8 +19,15 @@ from postroom.transport.smtp.rules.worded_rules import FIRST, LAST
 RULES: Final[tuple[ReplyRule, ...]] = (*ACCOUNT_RULES, *FIRST, *RECIPIENT_RULES, *LAST)
 
 # Begins only where a word does: otherwise a long word without '@' would be read again and again.
-_ADDRESS = re.compile(r"<?(?<![^\s<>@:;,()])[^\s<>@:;,()]+@[^\s<>:;,()]+>?")
+# Ends where Chinese, Japanese or Korean words begin, which are written without a space, or at dots.
+_END = r"\s<>:;,()\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef"
+_ADDRESS = re.compile(rf"<?(?<![^{_END}@])[^{_END}@]+@(?:(?!\.\.)[^{_END}])+>?")
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
+_BLOCK_LIST = re.compile(
+    r"https?://[\w.-]*\b(spamhaus|spamcop|barracudacentral|abuseat|sorbs|uceprotect|spamrats)\.\S+",
+    re.IGNORECASE,
+)
+"""GoDaddy replies with nothing but such a link."""
 
 
 def find_rule(stages: Set[SmtpStage], code: str, status: str, text: str) -> ReplyRule | None:
@@ -31,8 +38,9 @@ def find_rule(stages: Set[SmtpStage], code: str, status: str, text: str) -> Repl
 
 def find_rules(stages: Set[SmtpStage], code: str, status: str, text: str) -> Iterator[ReplyRule]:
     """Yield the rules that match a reply, the one that counts first. Addresses and links in the
-    text say nothing: their owners choose their words."""
-    said = _URL.sub(" ", _ADDRESS.sub(" ", text))
+    text say nothing, as their owners choose their words, unless they lead to a block list."""
+    said = _URL.sub(" ", _ADDRESS.sub(" ", _BLOCK_LIST.sub(" block list ", text)))
+    said = " ".join(said.split())
     for rule in RULES:
         if not stages.isdisjoint(rule.stages) and rule.fits(code, status, said):
             yield rule

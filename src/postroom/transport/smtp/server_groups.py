@@ -5,7 +5,7 @@
     smtp://a.example,smtp://shop.example?lists=shop+offers
         the emails of the lists `shop` and `offers` go to the second server, all others to the first
 
-Each server with a weight has a transport of its own, which falls back to the other servers. So a
+Each server with a weight has a separate transport, which falls back to the other servers. So a
 server that cannot be used costs nothing but its share, and a single server is served as before.
 """
 
@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.transport.contract import PartWatcher, Result, Transport, Watcher
+from postroom.transport.contract import ConnectionQuota, PartWatcher, Result, Transport, Watcher
 from postroom.transport.smtp.servers import SmtpServer, Timeouts
 from postroom.transport.smtp.smtp_transport import SmtpTransport
 
@@ -66,13 +66,17 @@ class WeightedServers(Transport):
         return sum(each.concurrency for each in self._transports)
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         sending, start = [], 0
         for transport, count in zip(self._transports, self._divided(len(recipients)), strict=True):
             if count:
                 some = recipients[start : start + count]
-                sending.append(transport.send(mailing, some, PartWatcher(watcher, start)))
+                sending.append(transport.send(mailing, some, PartWatcher(watcher, start), quota))
                 start += count
         return [each for results in await asyncio.gather(*sending) for each in results]
 
@@ -84,7 +88,7 @@ class WeightedServers(Transport):
         counts = [max(0, int(each)) for each in wanted]
         while sum(counts) < count:
             counts[max(range(len(counts)), key=lambda i: wanted[i] - counts[i])] += 1
-        while sum(counts) > count:  # of a server that gets any: nobody gets less than nothing
+        while sum(counts) > count:  # only servers that get some can get fewer
             some = [i for i, each in enumerate(counts) if each]
             counts[min(some, key=lambda i: wanted[i] - counts[i])] -= 1
         self._owed = [want - got for want, got in zip(wanted, counts, strict=True)]
@@ -104,7 +108,7 @@ class WeightedServers(Transport):
 
 
 class ListServers(Transport):
-    """Sends the emails of some lists by servers of their own."""
+    """Sends the emails of some lists through separate servers."""
 
     def __init__(self, default: Transport, by_list: Mapping[str, Transport]) -> None:
         self._default = default
@@ -116,10 +120,14 @@ class ListServers(Transport):
         return sum(each.concurrency for each in self._all)
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         transport = self._by_list.get(mailing.list_name, self._default)
-        return await transport.send(mailing, recipients, watcher)
+        return await transport.send(mailing, recipients, watcher, quota)
 
     def limit_connections(self, most: int) -> None:
         for each in self._all:

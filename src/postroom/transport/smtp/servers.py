@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.audience.lists.lists import parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.transport.smtp.replies import SmtpStage
 
@@ -55,7 +55,7 @@ class SmtpServer(msgspec.Struct, frozen=True):
     weight: int = 0
     """Its share of the emails; 0: it is used while those before it cannot be."""
     lists: tuple[str, ...] = ()
-    """The only lists whose emails it gets; none: all that have no server of their own."""
+    """The only lists whose emails it gets; none: all lists without a server."""
     connections: int = 0
     """Connections of each sender at most; 0: as many as the setting says."""
     emails_per_connection: int = 0

@@ -92,7 +92,8 @@ class SmtpConnection(asyncio.Protocol):
     def serve(self, backlog: Backlog) -> None:
         """Send emails of the backlog from now on."""
         self.dialogue = Dialogue(str(self.server), self.extensions, backlog, self)
-        self.dialogue.retire_after(self.server.emails_per_connection)
+        if self.server.emails_per_connection or backlog.has_quotas:
+            self.dialogue.count_emails(self.server.emails_per_connection)
         self.moved_at = self._loop.time()
 
     @property
@@ -128,6 +129,11 @@ class SmtpConnection(asyncio.Protocol):
         if self.dialogue is not None:
             self.moved_at = self._loop.time()
             self.dialogue.wake()
+
+    def count_emails(self) -> None:
+        """Count its emails from now on: there are providers that limit them."""
+        if self.dialogue is not None:
+            self.dialogue.count_emails()
 
     def retire(self) -> None:
         """Finish the emails in progress and take no more."""

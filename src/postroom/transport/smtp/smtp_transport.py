@@ -11,6 +11,7 @@ from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.batch import settle_alike
 from postroom.transport.contract import (
+    ConnectionQuota,
     FaultScope,
     Result,
     ResultKind,
@@ -55,13 +56,17 @@ class SmtpTransport(Transport):
         return self._pool.size
 
     async def send(
-        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        quota: ConnectionQuota | None = None,
     ) -> list[Result]:
         if not recipients:
             return []
         now = asyncio.get_running_loop().time()
         try:
-            batch = SmtpBatch(mailing, recipients, watcher, now)
+            batch = SmtpBatch(mailing, recipients, watcher, now, quota)
         except Invalid as exc:
             problem = f"the From address: {exc}"
             reason = "The From address is not valid"
@@ -91,7 +96,7 @@ class SmtpTransport(Transport):
 
 
 class NoPool:
-    """The owner of a connection that sends no mail."""
+    """The owner of a connection that is opened only for a check."""
 
     def resting(self, connection: SmtpConnection) -> None:
         return

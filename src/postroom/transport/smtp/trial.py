@@ -1,7 +1,7 @@
 """Sends one test email and records the dialogue with the mail server, for the page Mail server.
 
 The record is limited in lines and length, and the whole trial in time, whatever the server does. It
-contains no password: what follows AUTH is masked, also where the server repeats it.
+contains no password: what follows AUTH is masked, even where the server repeats it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class DialogueLine(msgspec.Struct, frozen=True):
 
 
 class TrialResult(msgspec.Struct, frozen=True):
-    """What became of the test email. `problem` is empty if the server accepted it, and `reply` is
-    then its reply."""
+    """The result of the test email. If the server accepted it, `problem` is empty and `reply` is
+    the server's reply."""
 
     dialogue: tuple[DialogueLine, ...]
     reply: str = ""

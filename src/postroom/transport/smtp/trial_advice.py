@@ -68,8 +68,8 @@ _TABLE: Final[tuple[tuple[str, Advice], ...]] = (
         r"does not offer (encryption|STARTTLS)",
         Advice(
             "The mail server does not offer encryption on this port",
-            "Use port 587, or port 465 with the encryption “TLS”. A password is never sent without"
-            " encryption to another machine.",
+            "Use port 587, or port 465 with the encryption “TLS”. A mail server on this machine"
+            " needs no encryption: choose “None”. To others, a password is never sent without it.",
         ),
     ),
     (
@@ -90,7 +90,7 @@ _TABLE: Final[tuple[tuple[str, Advice], ...]] = (
     (
         r"application-specific password|5\.7\.9 .*password",
         Advice(
-            "Google wants an app password here",
+            "Google requires an app password",
             "Create one at myaccount.google.com/apppasswords and enter its 16 letters instead of"
             " your usual password.",
         ),
@@ -107,8 +107,8 @@ _TABLE: Final[tuple[tuple[str, Advice], ...]] = (
         r"check user and password|user name or password",
         Advice(
             "Wrong user name or password",
-            "Copy both again. Many providers want a separate SMTP password, an app password or an"
-            " API key here, not the password you log in with.",
+            "Copy both again. Many providers require a separate SMTP password, an app password or"
+            " an API key here, not the password that you log in with.",
         ),
     ),
     (
@@ -121,7 +121,7 @@ _TABLE: Final[tuple[tuple[str, Advice], ...]] = (
     (
         r"requires a user name and password",
         Advice(
-            "The mail server wants a login first",
+            "The mail server requires a login",
             "Enter the user name and password that your provider gave you for SMTP.",
         ),
     ),

@@ -20,6 +20,7 @@ class IndexName(StrEnum):
     SUPPRESSIONS = "suppressions"
     MESSAGES = "messages"
     EMAILS = "emails"
+    TEMPLATES = "templates"
     PEOPLE = "people"
     MEDIA = "media"
     PROVIDERS = "providers"
@@ -72,7 +73,7 @@ def _parts(after: str) -> list[str]:
             return decode_token(after, length)
         except InvalidValue:
             continue
-    if after.startswith(_BEGINNINGS):  # one of ours, cut off
+    if after.startswith(_BEGINNINGS):  # one of our tokens, truncated
         raise Invalid("after", _NOT_OURS)
     raise NoSuch("page after", after)
 

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from postroom import __version__
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources import Index
 from postroom.web.api.problems import DOCS, KINDS, MEDIA_TYPE, Problem
@@ -113,7 +113,7 @@ def call(
     `right` is the right that a key limited to selected lists needs on each list that the call
     names; without one, such keys cannot make the call.
     `result` is a resource; None stands for an empty response, or for one that `also` describes.
-    `failures` are statuses besides those that every call may have.
+    `failures` are statuses in addition to those that every call may have.
     """
     responses: dict[int | str, dict[str, Any]] = {
         each: _problem(each) for each in sorted({*failures, *ALWAYS})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoListRight
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.api_keys import ApiKey
@@ -17,6 +18,7 @@ from postroom.services.messages.visible_messages import VisibleMessages
 from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.requests.list_checks import (
     check_named_rules,
+    check_rule_access,
     find_lists,
     named_in_fields,
     named_in_path,
@@ -63,6 +65,11 @@ def require_right_on(request: Request, right: ListRight, message: Message) -> No
     require_right(request, right, *message.all_lists)
 
 
+def rule_check(request: Request) -> Callable[[str], Awaitable[None]]:
+    """Return a check that raises `RuleError` for rules about messages that a key cannot see."""
+    return partial(check_rule_access, _services(request), _key(request).access)
+
+
 def is_limited(request: Request) -> bool:
     return _key(request).only_lists
 
@@ -79,7 +86,7 @@ def _services(request: Request) -> Services:
 
 def _fields_of(body: bytes) -> Iterable[tuple[str, Any]]:
     """Return the fields of a JSON object. It is read as FastAPI reads it, in the same encodings;
-    what is no JSON is refused later."""
+    what is not JSON is refused later."""
     try:
         found = json.loads(body) if body else {}
     except (ValueError, RecursionError):

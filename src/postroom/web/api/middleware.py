@@ -114,5 +114,5 @@ def _head_as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
 
 
 def wants_body(request: Request) -> bool:
-    """Return whether the body will be sent: a long one need not be made otherwise."""
+    """Return whether the body will be sent: otherwise, a long one need not be created."""
     return _WITHOUT_BODY not in request.scope

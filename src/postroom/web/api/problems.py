@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.errors import (
     DomainError,
     Exists,
@@ -51,11 +52,13 @@ LONGEST_SHOWN = 500
 RETRY_SECONDS = 5
 
 
-class FieldProblem(Resource, frozen=True):
-    """A field that is wrong, and why."""
+class FieldProblem(Resource, frozen=True, omit_defaults=True):
+    """A field that is wrong, and why; in a rule also where, counted from 1."""
 
     field: str
     problem: str
+    line: int | None = None
+    column: int | None = None
 
 
 class Problem(Resource, frozen=True, omit_defaults=True):
@@ -119,7 +122,7 @@ def status_of(error: PostroomError) -> int:
 def problem(
     status: int,
     detail: str,
-    errors: Sequence[tuple[str, str]] = (),
+    errors: Sequence[tuple[str, str] | FieldProblem] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a problem. `errors` are pairs of a field and what is wrong with it."""
@@ -129,7 +132,12 @@ def problem(
         title=HTTPStatus(status).phrase if kind is None else kind.title,
         status=status,
         detail=printable_line(detail),
-        errors=tuple(FieldProblem(printable_line(f), printable_line(p)) for f, p in errors),
+        errors=tuple(
+            each
+            if isinstance(each, FieldProblem)
+            else FieldProblem(printable_line(each[0]), printable_line(each[1]))
+            for each in errors
+        ),
     )
     body = msgspec.json.encode(content)
     return Response(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
@@ -142,6 +150,10 @@ def problem_of(error: PostroomError, *, etag_was_named: bool) -> Response:
     status = status_of(error)
     if isinstance(error, Incomplete):
         return problem(status, str(error), list(error.problems.items()))
+    if isinstance(error, RuleError):
+        text = printable_line(error.problem)
+        where = FieldProblem(error.field, text, error.line, error.column)
+        return problem(status, str(error), [where])
     if isinstance(error, Invalid):
         return problem(status, str(error), [(error.field, error.problem)])
     if status == 503:
@@ -184,8 +196,10 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
 
 
 def _field(location: tuple[Any, ...]) -> str:
-    """Return `email` for `("body", "email")`."""
-    return ".".join(map(str, location[1:])) or str(location[0])
+    """Return `email` for `("body", "email")`. A field of several types has their names as well:
+    `("body", "label", "dict[str,str]")` is the field `label`."""
+    parts = [str(each) for each in location[1:]]
+    return ".".join(each for each in parts if "[" not in each) or str(location[0])
 
 
 def _problem(error: dict[str, Any]) -> str:

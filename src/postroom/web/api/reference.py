@@ -98,9 +98,9 @@ def _error_example() -> str:
         "type": f"{DOCS}#problem-{kind.name}",
         "title": kind.title,
         "status": 422,
-        "detail": "email_address: 'ann' is not an email address",
+        "detail": "email: 'ann' is not an email address",
         "errors": [
-            {"field": "email_address", "problem": "'ann' is not an email address"},
+            {"field": "email", "problem": "'ann' is not an email address"},
         ],
     }
     head = f"HTTP/1.1 422 Unprocessable Content\nContent-Type: {MEDIA_TYPE}\n\n"
@@ -126,7 +126,10 @@ def _parts(openapi: dict[str, Any], base_url: str) -> list[TagSection]:
         for method, operation in operations.items():
             call = reader.call(method, path, operation)
             parts.setdefault(operation["tags"][0], []).append(call)
-    return [TagSection(f"part-{name.lower()}", name, calls) for name, calls in parts.items()]
+    return [
+        TagSection(f"part-{name.lower().replace(' ', '-')}", name, calls)
+        for name, calls in parts.items()
+    ]
 
 
 class _OperationReader:

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import DomainError, Invalid, Overtaken
 from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY

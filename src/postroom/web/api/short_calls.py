@@ -88,7 +88,7 @@ def _body_of(route: APIRoute) -> tuple[str, str, type[BaseModel]] | None:
 
 
 def replaying(body: bytes) -> Receive:
-    """Return what yields a body that was read before."""
+    """Return a function that yields a body that was read before."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}

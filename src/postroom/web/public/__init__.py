@@ -7,18 +7,17 @@ from postroom.web.public import (
     archive,
     branding,
     confirm_changes,
-    embedding,
     imported_links,
     links,
     media,
     preferences,
-    subscribe,
 )
+from postroom.web.public.signup import snippets, subscribe
 from postroom.web.requests.views import View
 
 PUBLIC_VIEWS: tuple[View, ...] = (
     *subscribe.VIEWS,
-    *embedding.VIEWS,
+    *snippets.VIEWS,
     *links.VIEWS,
     *confirm_changes.VIEWS,
     *imported_links.VIEWS,

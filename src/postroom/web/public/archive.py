@@ -7,14 +7,15 @@ run, send forms or reach our pages (`sandbox.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
+from xml.etree import ElementTree
 
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.web_pages import VIEW, archive_path, is_in_archive
@@ -23,8 +24,7 @@ from postroom.services.messages.published_messages import (
     shown_preheader,
     shown_subject,
 )
-from postroom.web.public.feed import atom_feed
-from postroom.web.public.visitor import Visitor, printable, public
+from postroom.web.public.visitor import Visitor, printable, public, shown_day
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.requests.views import View
 
@@ -32,14 +32,8 @@ _LONGEST_SEARCH: Final = 100
 _MOST_FOUND: Final = 200
 _MOST_IN_FEED: Final = 30
 _MINUTES: Final = "public, max-age=300"
-# How each language writes a day.
-_DAYS: Final = {
-    "en": "%-d %B %Y",
-    "fr": "%d/%m/%Y",
-    "de": "%d.%m.%Y",
-    "ko": "%Y. %m. %d.",
-    "ru": "%d.%m.%Y",
-}
+_ATOM: Final = "http://www.w3.org/2005/Atom"
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Neighbours(msgspec.Struct, frozen=True):
@@ -78,7 +72,7 @@ async def archive(visitor: Visitor) -> Response:
             path=archive_path(mailing_list.name),
             feed=_url(visitor, f"{archive_path(mailing_list.name)}/feed.xml"),
             canonical=_url(visitor, archive_path(mailing_list.name)),
-            day=_day,
+            day=shown_day,
         ),
     )
 
@@ -89,7 +83,7 @@ async def feed(visitor: Visitor) -> Response:
         return _no_archive(visitor)
     mailing_list, messages = found
     place = _url(visitor, archive_path(mailing_list.name))
-    content = atom_feed(mailing_list.description, place, messages[:_MOST_IN_FEED])
+    content = _atom_feed(mailing_list.description, place, messages[:_MOST_IN_FEED])
     response = Response(content, media_type="application/atom+xml; charset=utf-8")
     response.headers["Cache-Control"] = _MINUTES
     return _answered(visitor, mailing_list, response)
@@ -100,7 +94,7 @@ async def message_in_archive(visitor: Visitor) -> Response:
     if found is None:
         return _no_message(visitor)
     mailing_list, message = found
-    published = await visitor.services.publishing.index.of(mailing_list.name)
+    published = await visitor.services.published.of(mailing_list.name)
     path = archive_path(mailing_list.name, message.ref)
     return _message_page(
         visitor, mailing_list, message, path, f"{path}/html", _neighbours(published, message)
@@ -150,7 +144,7 @@ def _message_page(
         home=archive_path(message.list_name) if in_archive else "",
         url=lambda given: _url(visitor, given),
         archive_path=archive_path,
-        day=_day,
+        day=shown_day,
     )
     return _answered(visitor, mailing_list, response) if in_archive else response
 
@@ -178,7 +172,7 @@ async def _list_and_messages(
     mailing_list = await _list(visitor)
     if mailing_list is None:
         return None
-    messages = await visitor.services.publishing.index.of(mailing_list.name)
+    messages = await visitor.services.published.of(mailing_list.name)
     if not messages and not mailing_list.public:
         return None
     visitor.default_language_of(mailing_list)
@@ -234,10 +228,6 @@ def _year(asked: str, years: Sequence[int]) -> int:
     return by_text.get(asked, years[0] if years else 0)
 
 
-def _day(moment: datetime, language: str) -> str:
-    return moment.strftime(_DAYS[language])
-
-
 def _url(visitor: Visitor, path: str) -> str:
     return f"{visitor.visit.context.base_url.rstrip('/')}{path}"
 
@@ -264,6 +254,37 @@ def _no_message(visitor: Visitor) -> Response:
         _("It may have been removed, or the link is incomplete."),
         status=404,
     )
+
+
+def _atom_feed(title: str, place: str, messages: Sequence[PublishedMessage]) -> bytes:
+    """Return the archive at this URL as Atom (RFC 4287). The messages are the newest first."""
+    feed = ElementTree.Element("feed", {"xmlns": _ATOM})
+    _add_text(feed, "id", place)
+    _add_text(feed, "title", title)
+    _add_text(feed, "updated", _time(messages[0].sent_at if messages else _LONG_AGO))
+    _add_text(ElementTree.SubElement(feed, "author"), "name", title)
+    ElementTree.SubElement(feed, "link", {"href": place, "rel": "alternate", "type": "text/html"})
+    ElementTree.SubElement(feed, "link", {"href": f"{place}/feed.xml", "rel": "self"})
+    for each in messages:
+        url = f"{place}/{each.ref}"
+        entry = ElementTree.SubElement(feed, "entry")
+        _add_text(entry, "id", url)
+        _add_text(entry, "title", each.subject)
+        _add_text(entry, "updated", _time(each.sent_at))
+        _add_text(entry, "published", _time(each.sent_at))
+        ElementTree.SubElement(entry, "link", {"href": url, "rel": "alternate"})
+        _add_text(entry, "summary", each.preheader or each.subject)
+    content: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return content
+
+
+def _add_text(parent: ElementTree.Element, name: str, text: str) -> None:
+    # XML has no place for control characters.
+    ElementTree.SubElement(parent, name).text = printable(text)
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 VIEWS = tuple(

@@ -7,27 +7,35 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from postroom.domain.audience.appearance import (
+from postroom.domain.audience.lists.appearance import (
     Accent,
     Colour,
     accent_on,
     parse_colour,
 )
-from postroom.domain.audience.brand import DEFAULT_FONT, FONTS, Brand, initial_of, parse_font
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.brand import (
+    DEFAULT_FONT,
+    FONTS,
+    Brand,
+    initial_of,
+    logo_version,
+    parse_font,
+)
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 # The backgrounds in css/tokens.css on which the colour is hardest to read, light and dark.
-_LIGHT, _DARK = Colour("#f6f4ef"), Colour("#232220")
+BACKGROUNDS: Final = (Colour("#f6f4ef"), Colour("#232220"))
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
 def style_url(brand: Brand) -> str:
     """Return the URL of the stylesheet that gives elements with the class `branded` the colour and
-    font; "" if they are the standard ones. It says all there is to know, so it can be cached."""
+    font; "" if they are the standard ones. The stylesheet depends only on its URL, so it can be
+    cached."""
     given = {"colour": brand.colour.removeprefix("#")} if brand.colour else {}
     if brand.font != DEFAULT_FONT:
         given["font"] = brand.font
@@ -36,7 +44,7 @@ def style_url(brand: Brand) -> str:
 
 def logo_url(mailing_list: MailingList) -> str:
     """Return the URL of a list's logo; it changes with the picture."""
-    return f"/logo/{mailing_list.name}?v={_version(mailing_list)}"
+    return f"/logo/{mailing_list.name}?v={logo_version(mailing_list.logo)}"
 
 
 def brand_values(mailing_list: MailingList, brand: Brand) -> dict[str, object]:
@@ -65,7 +73,7 @@ async def logo(visit: Visit) -> Response:
         mailing_list = await visit.services.lists.get(visit.parameter("name"))
     except (Invalid, NoSuch):
         return Response(status_code=404)
-    is_current = visit.parameter("v") == _version(mailing_list)
+    is_current = visit.parameter("v") == logo_version(mailing_list.logo)
     # The version of a private list's logo is known only to those who have seen its pages.
     may_see = mailing_list.public or is_current
     data = await visit.services.logos.read(mailing_list) if may_see else None
@@ -80,7 +88,7 @@ def stylesheet(colour: Colour, font: str = DEFAULT_FONT) -> str:
     both themes."""
     lines: list[str] = []
     if colour:
-        light, dark = _tokens(accent_on(_LIGHT, colour)), _tokens(accent_on(_DARK, colour))
+        light, dark = (_tokens(accent_on(each, colour)) for each in BACKGROUNDS)
         lines = [f"  --{name}: light-dark({light[name]}, {dark[name]});\n" for name in light]
     if font != DEFAULT_FONT:
         lines += [f"  --font: {FONTS[font]};\n", "  font-family: var(--font);\n"]
@@ -97,10 +105,6 @@ def _tokens(accent: Accent) -> dict[str, Colour]:
         "on-accent": accent.on_fill,
         "focus": accent.text,
     }
-
-
-def _version(mailing_list: MailingList) -> str:
-    return mailing_list.logo.rpartition(",")[2].partition(".")[0]
 
 
 def _caching(for_ever: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from postroom.domain.audience.addresses import masked
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import MailingList, Subscriber
+from postroom.domain.audience.lists.lists import MailingList, Subscriber
 from postroom.domain.errors import Invalid
 from postroom.services.audience.signup.changed_details import CHANGES, awaits
 from postroom.translations import Translator

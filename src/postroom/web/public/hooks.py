@@ -1,4 +1,4 @@
-"""`/hooks/PROVIDER`: what email providers report about emails after they took them.
+"""`/hooks/PROVIDER`: what email providers report about emails after accepting them.
 
 A request is acknowledged only after it is stored and queued. Without its provider's secret in the
 settings, every request is refused.
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.services.audience.bounces.intake import LARGEST
 from postroom.services.audience.bounces.providers.amazon_ses import AmazonSes
 from postroom.services.audience.bounces.providers.hook_requests import (
@@ -73,7 +73,7 @@ async def _respond(context: WebContext, request: Request) -> Response:
 
 
 def _handshake(hook: ProviderHook, request: HookRequest, secret: str) -> Response:
-    """Answer the question of Event Grid whether it may send CloudEvents here."""
+    """Confirm to Event Grid that it may send CloudEvents here."""
     if hook.source is not BounceSource.AZURE or _ORIGIN not in request.headers:
         raise HookRefused(405, "events are sent with POST")
     check_shared_secret(request, secret)

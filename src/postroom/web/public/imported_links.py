@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import masked
-from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 from postroom.web.public.links import (

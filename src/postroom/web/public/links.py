@@ -1,7 +1,7 @@
 """The pages that links in emails lead to: confirm a subscription, unsubscribe.
 
 GET changes nothing, because mail servers and phones open links before people do. Only a button
-does, and for unsubscribing the one-click request that mail programs send (RFC 8058).
+does, and for unsubscribing the one-click request that email programs send (RFC 8058).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import masked
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.lists import (
     ListName,
     MailingList,
     Subscriber,
@@ -22,12 +22,12 @@ from postroom.domain.audience.lists import (
 )
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.refs import is_ref
-from postroom.web.public.embedding import own_page, with_policy
+from postroom.web.public.signup.embedding import own_page, with_policy
 from postroom.web.public.visitor import Visitor, link_view
 
 # RFC 8058 3.1: the whole body of a one-click request.
 _ONE_CLICK: Final = ("List-Unsubscribe", "One-Click")
-# Mail programs break long links, and people copy more than the link.
+# Email programs break long links, and people copy more than the link.
 _WHITESPACE = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _LONGEST_ID = 100
 
@@ -54,7 +54,7 @@ async def confirm(visitor: Visitor) -> Response:
         return _welcome(visitor, mailing_list, subscriber)
     email = masked(subscriber.address)
     page = visitor.render("confirm.html", mailing_list=mailing_list, email=email)
-    return with_policy(visitor, page, mailing_list, is_framed=False)
+    return with_policy(visitor, page, [mailing_list], is_framed=False)
 
 
 async def unsubscribe(visitor: Visitor) -> Response:
@@ -93,7 +93,7 @@ def origin_of_unsubscribing(visitor: Visitor) -> str:
 
 
 def is_unsubscribe_confirmed(visitor: Visitor) -> bool:
-    """Return whether a button was pressed, or a mail program unsubscribes with one click."""
+    """Return whether a button was pressed, or an email program unsubscribes with one click."""
     name, value = _ONE_CLICK
     return visitor.is_post and (
         visitor.text("action") == "confirm" or visitor.text(name).strip() == value
@@ -118,7 +118,7 @@ def message_named(visitor: Visitor) -> str:
 
 
 def without_spaces(parameter: str) -> str:
-    """Return a parameter of a link without the spaces that mail programs put into long links."""
+    """Return a parameter of a link without the spaces that email programs put into long links."""
     return _WHITESPACE.sub("", parameter)
 
 

@@ -41,7 +41,7 @@ async def media(visit: Visit) -> Response:
     pieces = pictures.stream(name)
     try:
         first = await anext(pieces)
-    except (NotFound, StopAsyncIteration):  # deleted meanwhile
+    except (NotFound, StopAsyncIteration):  # deleted in the meantime
         return _unknown()
 
     async def whole() -> AsyncIterator[bytes]:

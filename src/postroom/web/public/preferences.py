@@ -1,8 +1,8 @@
 """The preferences page, which every email links to, and the confirmation of a new address.
 
-The link is the proof: its GUID is in emails to the subscriber only. Someone to whom an email was
-forwarded has it as well, so the page shows the address masked, and nothing about private lists;
-another list or address counts only after a confirmation email. GET changes nothing.
+The link is the proof: its GUID is in emails to the subscriber only. Someone who was
+forwarded an email has it as well, so the page shows the address masked, and nothing about private
+lists; another list or address counts only after a confirmation email. GET changes nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from starlette.responses import RedirectResponse, Response
 from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, masked, parse_address
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import MailingList, Subscriber, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, MailingList, Subscriber, parse_list_name
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.domain.languages import known_language
 from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.services.audience.signup.signup_limits import network_for_limits
 from postroom.services.resources.personal_data import describe_personal_data
-from postroom.web.public.embedding import TRACKING, tracking_text
 from postroom.web.public.field_inputs import (
     checked_values,
     shown_fields,
@@ -32,14 +31,23 @@ from postroom.web.public.field_inputs import (
     typed_values,
 )
 from postroom.web.public.links import broken_link, message_named, read_link, without_spaces
-from postroom.web.public.other_lists import OtherLists, other_lists
-from postroom.web.public.subscribe import MOST_AT_ONCE
-from postroom.web.public.visitor import LANGUAGE_NAMES, Visitor, link_view, printable
+from postroom.web.public.signup.snippets import TRACKING, tracking_text
+from postroom.web.public.signup.subscribe import MOST_AT_ONCE
+from postroom.web.public.visitor import (
+    LANGUAGE_NAMES,
+    Visitor,
+    link_view,
+    printable,
+    shown_day,
+)
 
 _LONGEST_TOKEN: Final = 2000
 _ORIGIN: Final = "preferences page"
-# A file takes a look into every message of the list.
+# Making a file means looking into every message of the list.
 _DOWNLOADS: Final = RateLimiter(RateLimit(burst=3, interval=60.0))
+_LISTS_AT_ONCE: Final = 100
+_MOST_TO_JOIN: Final = 50
+"""The most lists of each kind that are offered. All those that someone is on are shown."""
 
 
 class _PreferencesForm:
@@ -90,7 +98,9 @@ class _PreferencesForm:
                 (each.description, visitor.link("/subscribe", list=each.name))
                 for each in self._others.with_form
             ],
-            paused_until=f"{paused:%Y-%m-%d}" if paused and paused > clock.now() else "",
+            paused_until=shown_day(paused, visitor.language)
+            if paused and paused > clock.now()
+            else "",
             new_address=printable(new_address or "")[:LONGEST],
             is_invalid_address=new_address is not None,
             asks_tracking=self._asks_tracking,
@@ -125,10 +135,10 @@ class _PreferencesForm:
         except Invalid:
             if not typed:
                 raise
-            # No room beside the fields that are not public.
+            # No room left by the fields that are not public.
             return await self.render(typed=typed, problems=too_large(typed, _))
         is_asked = await self._change_lists(set(visitor.form_values("list")))
-        self._others = await other_lists(visitor, self._subscriber.address, self._list.name)
+        self._others = await _other_lists(visitor, self._subscriber.address, self._list.name)
         more = _("To confirm the new list, open the link in the email we’ve sent you.")
         return await self.render(f"{_('Saved.')} {more}" if is_asked else _("Saved."))
 
@@ -172,7 +182,8 @@ class _PreferencesForm:
         emails = await visitor.services.tracing.emails_of_list(subscriber)
         engagement = await visitor.services.tracing.engagement(subscriber.address, emails)
         history = await visitor.services.ledger.of_subscriber(subscriber)
-        described = describe_personal_data(subscriber, history, emails, engagement)
+        ids = await visitor.services.tracing.foreign_ids_of(subscriber)
+        described = describe_personal_data(subscriber, history, emails, engagement, ids)
         data = msgspec.json.encode(described)
         name = f"{subscriber.list_name}.json"
         return Response(
@@ -185,7 +196,7 @@ class _PreferencesForm:
 
     async def _change_lists(self, wanted: set[str]) -> bool:
         """Leave lists that are no longer wanted, and ask for a confirmation of new ones; return
-        whether there are new ones. A list that the page did not show cannot be unwanted."""
+        whether there are new ones. Lists that the page did not show are not left."""
         subscriptions, joined = self.visitor.services.subscriptions, self._others.joined
         shown = set(self.visitor.form_values("shown"))
         for name, subscriber in joined.items():
@@ -227,9 +238,10 @@ async def preferences(visitor: Visitor) -> Response:
         return RedirectResponse(address, 303)
     declared, others = await asyncio.gather(
         visitor.services.fields.of(mailing_list.name),
-        other_lists(visitor, subscriber.address, mailing_list.name),
+        _other_lists(visitor, subscriber.address, mailing_list.name),
     )
-    page = _PreferencesForm(visitor, mailing_list, subscriber, declared.fields, others)
+    fields = declared.fields.keeping_choices(subscriber.attributes)
+    page = _PreferencesForm(visitor, mailing_list, subscriber, fields, others)
     action = _ACTIONS.get(visitor.text("action")) if visitor.is_post else None
     try:
         return await (page.render() if action is None else action(page))
@@ -284,6 +296,58 @@ def _address_changed(visitor: Visitor, mailing_list: MailingList, address: Addre
         ),
         mailing_list=mailing_list,
     )
+
+
+class OtherLists(msgspec.Struct, frozen=True):
+    """Public lists by name: those with the address as a confirmed subscriber, those that need no
+    more than the address, and those that have their own form."""
+
+    joined: dict[ListName, Subscriber]
+    ticked: list[MailingList]
+    """The lists with a box: those that can be left, and those that can be joined with it."""
+    with_form: list[MailingList]
+
+
+async def _other_lists(visitor: Visitor, address: Address, but: ListName) -> OtherLists:
+    """Return the public lists for an address, except for one."""
+    public: list[MailingList] = []
+    joined: dict[ListName, Subscriber] = {}
+    after: str | None = None
+    while True:
+        part = await visitor.services.lists.slice(limit=_LISTS_AT_ONCE, after=after)
+        found = [each for each in part.lists if each.public and each.name != but]
+        subscribers = await asyncio.gather(
+            *(visitor.services.subscriptions.find(each.name, address) for each in found)
+        )
+        joined |= {each.list_name: each for each in subscribers if each and each.verified}
+        public += found
+        if (after := part.next) is None:
+            break
+    others = [each for each in public if each.name not in joined]
+    simple = await _simple_lists(visitor, others)
+    names = joined.keys() | {each.name for each in simple}
+    return OtherLists(
+        joined,
+        [each for each in public if each.name in names],
+        [each for each in others if _has_form(each, simple)][:_MOST_TO_JOIN],
+    )
+
+
+async def _simple_lists(visitor: Visitor, lists: list[MailingList]) -> list[MailingList]:
+    """Return those of the lists for which an address is all that is needed: no
+    required field, no consent, no proof of work."""
+    simple = [each for each in lists if not each.consent_text and not each.proof_of_work]
+    simple = simple[:_MOST_TO_JOIN]
+    fields = await asyncio.gather(*(visitor.services.fields.recent(each.name) for each in simple))
+    return [
+        each
+        for each, its_fields in zip(simple, fields, strict=True)
+        if not any(field.required for field in its_fields.public)
+    ]
+
+
+def _has_form(mailing_list: MailingList, simple: list[MailingList]) -> bool:
+    return mailing_list.name not in {each.name for each in simple}
 
 
 VIEWS = (

@@ -120,6 +120,7 @@ def tracked_routes(context: WebContext, templates: jinja2.Environment) -> list[R
             response = await explain(Visit(request, context, templates, None, None, ""))
             if response.status_code == 503:
                 response.headers.update(_RETRY)
+            response.headers.update(_NOT_STORED)
             return response
         note(request, link, number)
         if number == TRAP:

@@ -10,6 +10,7 @@ import functools
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -18,9 +19,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.brand import initial_of
 from postroom.domain.audience.consent import ConsentSource
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.brand import initial_of
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.errors import DomainError
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.errors import PostroomError
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_FORM = 64 * 1024
 _PROBLEM = 400
-_MOST_FIELDS = 100
+_MOST_FIELDS = 1000
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
 _KEPT_PARAMETERS = ("list", "id", "listName", "ref", "token", "embed", "changes")
@@ -55,6 +56,16 @@ LANGUAGE_NAMES: Final = {
 # Limits how much of a header is parsed.
 _MOST_TAGS = 30
 _LONGEST_HEADER = 1000
+
+
+# How each language writes a day.
+_DAYS: Final = {
+    "en": "%-d %B %Y",
+    "fr": "%d/%m/%Y",
+    "de": "%d.%m.%Y",
+    "ko": "%Y. %m. %d.",
+    "ru": "%d.%m.%Y",
+}
 
 
 class Visitor:
@@ -189,7 +200,7 @@ def public(endpoint: PublicEndpoint) -> Endpoint:
 
 def link_view(path: str, endpoint: PublicEndpoint) -> View:
     """Return the view of a page that links in emails lead to: the link itself is the permission,
-    and a mail program may post to it."""
+    and an email program may post to it."""
     return View(
         path,
         public(endpoint),
@@ -223,6 +234,11 @@ def _unavailable(visitor: Visitor, error: PostroomError) -> Response:
 
 def _distinct(values: list[str]) -> list[str]:
     return list(dict.fromkeys(value.strip() for value in values if value.strip()))[:_MOST_LISTS]
+
+
+def shown_day(moment: datetime, language: str) -> str:
+    """Return the day as this language writes it, for example "9 November 2026"."""
+    return moment.strftime(_DAYS[language])
 
 
 def printable(text: str) -> str:

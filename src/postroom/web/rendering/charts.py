@@ -1,7 +1,7 @@
 """The geometry of line charts that the server draws as SVG.
 
 A chart has a view box of `WIDTH` by `HEIGHT`, which is stretched to its place on the page. Labels
-are HTML beside it. `static/chart.js` shows the values of the point under the pointer.
+are HTML next to it. `static/chart.js` shows the values of the point under the pointer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.users import Role
 
 
@@ -122,14 +122,14 @@ GROUPS: Final = (
             NavigationEntry(
                 "/domains",
                 "Sending domains",
-                "check",
+                "globe",
                 Role.ADMINISTRATOR,
                 "dkim spf dmarc dns signing",
             ),
             NavigationEntry(
                 "/settings/bounces",
                 "Bounces",
-                "trace",
+                "return",
                 Role.ADMINISTRATOR,
                 "returned mail complaints webhook imap verp",
             ),
@@ -137,7 +137,7 @@ GROUPS: Final = (
                 "/suppressions", "Suppression", "block", words="bounces complaints blocklist"
             ),
             NavigationEntry(
-                "/providers", "Providers", "send", words="rates limits throttling gmail outlook"
+                "/providers", "Providers", "gauge", words="rates limits throttling gmail outlook"
             ),
             NavigationEntry(
                 "/settings/alerts",

@@ -1,4 +1,4 @@
-"""From which sites a document may load pictures while somebody writes or reads it here.
+"""From which sites a document may load pictures while someone writes or reads it here.
 
 A browser in the organisation's network reaches hosts that an email has no business with: those of
 that network, and the machine itself. Such addresses are never loaded.

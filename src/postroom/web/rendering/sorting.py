@@ -23,7 +23,7 @@ MOST: Final = 10_000
 page may take on SQLite, and ten requests on Azure."""
 
 ROWS_SHOWN: Final = 50
-"""Rows that are shown at once."""
+"""Rows that are shown at a time."""
 
 _LONGEST_SHOWN: Final = 40  # characters of an unknown column
 _DIGITS: Final = 6

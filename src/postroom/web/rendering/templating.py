@@ -12,12 +12,11 @@ from urllib.parse import quote
 
 import jinja2
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.units import show_size
 from postroom.web.rendering import times
-from postroom.web.rendering.browser_names import browser_name
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"
@@ -53,8 +52,30 @@ BOUNCE_LABELS: Final = {
     BounceKind.CHALLENGE: "Sender verification",
     BounceKind.UNKNOWN: "Other",
 }
+_QUOTED: Final = re.compile(r"(?<![^\s(])'([^'\n]*)'(?![A-Za-z])")
 _APOSTROPHE: Final = re.compile(r"(?<=[A-Za-z])'(?=[a-z])")
 _STORED_STATUS: Final = re.compile(rf"\b({'|'.join(STATUS_LABELS)})\b")
+# Most browsers name others, too: the first that fits counts.
+_BROWSERS: Final = (
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("CriOS/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS: Final = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)
+_LONGEST_BROWSER: Final = 60
 
 
 @cache
@@ -104,15 +125,17 @@ def percent(part: float, whole: float) -> str:
 
 def sentence(problem: str, field: str) -> str:
     """Turn an error about a form field into a sentence; one that starts with a verb gets the
-    field's label as its subject."""
+    field's label as its subject, and quoted values get the quotation marks of our pages."""
+    problem = _QUOTED.sub(r"“\1”", problem)
     first = problem.partition(" ")[0]
     text = f"{field} {problem}" if first in _VERBS else problem[:1].upper() + problem[1:]
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def typographic(text: str) -> str:
-    """Return a text that other programs see, too, with the apostrophes of our pages."""
-    return _APOSTROPHE.sub("’", text)
+    """Return a text that other programs see, too, with the apostrophes and quotation marks of our
+    pages."""
+    return _APOSTROPHE.sub("’", _QUOTED.sub(r"“\1”", text))
 
 
 def queue_url(name: str) -> str:
@@ -149,3 +172,13 @@ def counted(count: int, one: str, many: str) -> str:
 def short(text: str, longest: int = 200) -> str:
     """Shorten user input for a flash message, which has to fit into a cookie."""
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def browser_name(user_agent: str) -> str:
+    """Return the name that people know a browser by, such as "Firefox on Windows"; the `User-Agent`
+    header itself if nothing is known in it."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or user_agent[:_LONGEST_BROWSER] or "Unknown"

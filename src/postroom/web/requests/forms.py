@@ -59,7 +59,7 @@ async def read_form(
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One field, as you typed it and as someone else saved it meanwhile."""
+    """One field, as you typed it and as someone else saved it in the meantime."""
 
     label: str
     yours: str

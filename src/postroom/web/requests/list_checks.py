@@ -1,8 +1,8 @@
 """The lists that a request is about, and the right on them that it needs: pages and API alike.
 
 A request names lists and messages in its path, its query and its body, always by the same names.
-All of them are checked here, before the endpoint sees the request. What somebody may not view is
-answered like what does not exist.
+All of them are checked here, before the endpoint sees the request. Lists that someone may not view
+are treated as if they did not exist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from postroom.domain.audience.list_rights import ListAccess, ListRight
+from postroom.domain.audience.lists.list_rights import ListAccess, ListRight
 from postroom.domain.audience.rules import RuleError, messages_of, parse_rule
 from postroom.domain.errors import Invalid, NoListRight, NoSuch
 from postroom.wiring import Services
@@ -118,7 +118,8 @@ async def check_segment_access(
     services: Services, access: ListAccess, lists: Iterable[str], segments: Iterable[str]
 ) -> None:
     """Raise `RuleError` if a stored segment asks who received a message that does not exist for
-    them: somebody with more rights has written it. What is no segment is refused later."""
+    them: someone with more rights has written it. Anything that is not a segment is refused
+    later."""
     names = tuple(segments) if access.is_limited else ()
     for list_name in lists if names else ():
         for name in names:
@@ -130,8 +131,8 @@ async def check_segment_access(
 
 
 async def check_rule_access(services: Services, access: ListAccess, text: str) -> None:
-    """Raise `RuleError` if a rule asks who received a message that does not exist for them. What
-    is no rule is refused later."""
+    """Raise `RuleError` if a rule asks who received a message that does not exist for them.
+    Anything that is not a rule is refused later."""
     if not access.is_limited:
         return
     try:

@@ -55,8 +55,8 @@ class LoginLimits:
         return _take_all(counted)
 
     def forget(self, address: str, place: str, device: str = "") -> None:
-        """Reset the counts after a login: of the device, or of the address on a new device. A known
-        device's login gives strangers no more attempts."""
+        """Reset the counts after a login: of the device, or of the address on a new device. A login
+        on a known device gives strangers no further attempts."""
         if device:
             self._by_device.forget(device)
             return
@@ -69,7 +69,7 @@ class LoginLimits:
         return self._by_session.take(session_id)
 
     def take_reset(self, address: str, place: str) -> int:
-        """Count one password reset link that somebody asks for; see `take`."""
+        """Count one password reset link that someone asks for; see `take`."""
         counted = (
             (self._resets_by_address, _key(address)),
             (self._resets_by_network, client_network(place)),

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from postroom.domain.audience.list_rights import ALL_RIGHTS, NO_ACCESS, ListAccess, ListRight
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, NO_ACCESS, ListAccess, ListRight
 from postroom.domain.errors import Exists, Invalid, NoListRight, NoSuch, NotNow, Overtaken
 from postroom.errors import PostroomError
 from postroom.services.accounts.presets import role_with
@@ -52,7 +52,7 @@ class View:
     websites, which act without a session, so that there is nothing for a forged form to abuse.
     `audited=False`: for forms that change nothing, such as a preview.
     `uses_rules=False`: no rule of a segment is evaluated, or the endpoint checks it itself. Other
-    views are closed to those for whom a message in such a rule does not exist.
+    views are closed to users who may not see a message that a rule names.
     `sudo=True`: its forms require that the password was entered recently (`sudo.py`).
     `max_body`: a larger request body is refused with 413.
     A view with GET also answers HEAD; its endpoint then sees a GET.
@@ -206,7 +206,7 @@ def _without_body(response: Response) -> Response:
 
 
 async def _find_access(user: User | None, context: WebContext) -> ListAccess:
-    """Return what the user may do with which lists."""
+    """Return the user's rights on lists."""
     return NO_ACCESS if user is None else await context.services.list_access.of_user(user)
 
 

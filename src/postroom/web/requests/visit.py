@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from postroom.domain.audience.list_rights import NO_ACCESS, ListAccess, ListRight
+from postroom.domain.audience.lists.list_rights import NO_ACCESS, ListAccess, ListRight
 from postroom.domain.errors import NoListRight
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.presets import role_with

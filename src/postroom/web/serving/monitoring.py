@@ -62,7 +62,9 @@ class Measured:
                 message["headers"] = [*message["headers"], (b"x-request-id", request.encode())]
             await send(message)
 
-        request = f"{random.getrandbits(48):012x}"  # no secret: spares a system call
+        request = (
+            f"{random.getrandbits(48):012x}"  # not a secret, so no system call for random bytes
+        )
         start = time.perf_counter()
         try:
             # Without the URL, which may contain personal data or a secret.
@@ -103,7 +105,7 @@ async def _levels(
     queues, hosts, messages = await asyncio.gather(
         services.store.queues(),
         services.hosts.current(),
-        services.messages.page(limit=_OPEN_MESSAGES),
+        services.messages.slice(limit=_OPEN_MESSAGES),
     )
     now = datetime.now(UTC)
     processes = Counter(

@@ -97,7 +97,9 @@ async def serve(
     logging.getLogger("uvicorn.error").addFilter(is_not_flood)
     server = _Server(config)
     context.background.start(context.services.growth.keep_counting(context.stopping), "growth")
+    context.background.start(context.import_runs.keep_resuming(context.stopping), "imports")
     context.background.start(guard.watch(), "slow clients")
+    context.hits.recover()
     # Secrets that earlier versions stored in clear text. Those under an old key are left to
     # `postroom store rekey`: servers that do not have the new key yet must still read them.
     context.background.start(
@@ -113,7 +115,6 @@ async def serve(
     await context.background.stop()
     await context.hits.close()
     await context.preflight.close()
-    context.import_runs.close()
 
 
 ADD_FIRST_USER = "postroom user add you@example.com --role administrator"

@@ -1,6 +1,6 @@
 "use strict";
-// Files that are attached to a message: uploaded at once, listed in a field of the form, and saved
-// with it.
+// Files that are attached to a message: uploaded immediately, listed in a field of the form, and
+// saved with it.
 (() => {
   const form = document.getElementById("message");
   const box = form?.querySelector(".attachments");
@@ -38,7 +38,7 @@
     }));
   }
 
-  field.addEventListener("input", show); // also when text that was kept in this browser is restored
+  field.addEventListener("input", show); // even when text that was kept in this browser is restored
 
   input.addEventListener("change", async () => {
     const [file] = input.files;

@@ -145,7 +145,7 @@
     if (changedAt) keep();
   }
 
-  // — Somebody else was first —
+  // — Someone else was first —
 
   async function block(answer) {
     isBlocked = true;
@@ -188,7 +188,7 @@
     if (isContent(event.target)) changed();
   });
   form.addEventListener("change", (event) => { if (isContent(event.target)) changed(); });
-  // Somebody may have typed before this script was there.
+  // Someone may have typed before this script was there.
   const isTyped = (field) => isContent(field) && /^(text|email|textarea)$/.test(field.type) && field.name !== "body" && field.value !== field.defaultValue;
   if ([...fields].some(isTyped)) changed();
   window.addEventListener("online", () => { failures = 0; save(); });

@@ -5,7 +5,7 @@
   const hour = new Date().getHours();
   greeting.textContent = hour < 5 ? "Good night" : hour < 12 ? "Good morning" : hour < 18 ? "Good afternoon" : "Good evening";
 
-  // When a message is finished, the figures of the last message are others.
+  // When a message is finished, the figures of the last message change.
   const sending = () => document.querySelector("[data-sending]")?.dataset.sending ?? "";
   let before = sending();
   document.addEventListener("htmx:after:swap", () => {

@@ -6,8 +6,9 @@
   const PREVIEW_DELAY = 700;
   const part = (id) => document.getElementById(id);
 
+  // Return null without a connection.
   async function send(to, data) {
-    return fetch(to, { method: "POST", body: data, headers: { "HX-Request": "true" } });
+    return fetch(to, { method: "POST", body: data, headers: { "HX-Request": "true" } }).catch(() => null);
   }
 
   // An uploaded file fills its text field, where it can be edited.
@@ -19,19 +20,27 @@
       data.append("which", chooser.dataset.into);
       data.append(chooser.name, chooser.files[0]);
       const answer = await send("/messages/read-file", data);
-      const text = await answer.text();
-      if (answer.ok) {
+      const text = answer ? await answer.text() : "Not read: offline. Choose the file again once you are online.";
+      if (answer?.ok) {
         const field = form.elements[chooser.dataset.into];
         field.value = text;
         chooser.value = "";
         chooser.setCustomValidity("");
         field.dispatchEvent(new Event("input", { bubbles: true }));
       } else {
-        chooser.setCustomValidity(answer.status === 422 ? text : "This file cannot be used.");
+        chooser.setCustomValidity(!answer || answer.status === 422 ? text : "This file cannot be used.");
         chooser.reportValidity();
       }
     });
   }
+
+  // The page has the name of the message.
+  const heading = document.querySelector("h1"), unnamed = form.elements.ref.value ? "(no subject)" : heading.textContent;
+  form.elements.subject.addEventListener("input", (event) => {
+    const before = heading.textContent, name = event.target.value.trim() || unnamed;
+    heading.textContent = name;
+    document.title = document.title.replace(before, () => name);
+  });
 
   // Show times in the browser's time zone.
   const zone = form.elements.zone, mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -81,7 +90,7 @@
   async function showText() {
     const request = ++latest;
     const answer = await send("/messages/preview/text", new FormData(form));
-    if (!answer.ok || request !== latest) return;
+    if (!answer?.ok || request !== latest) return;
     const into = part("preview-text"), isOpen = into.querySelector("details")?.open;
     into.innerHTML = await answer.text();
     if (isOpen && into.querySelector("details")) into.querySelector("details").open = true;
@@ -98,7 +107,14 @@
   ];
   form.addEventListener("input", (event) => { if (SHOWN.includes(event.target.name)) changed(); });
   if (form.elements.body.value || form.elements.text.value || form.elements.list.value) changed();
+  window.addEventListener("online", changed);
 
+  function showProblem(text) {
+    const problem = document.createElement("p");
+    problem.className = "problem";
+    problem.textContent = text;
+    part("test-result").replaceChildren(problem);
+  }
   const test = part("send-test");
   test.addEventListener("click", async (event) => {
     event.preventDefault();
@@ -108,8 +124,8 @@
     test.disabled = true;
     try {
       const answer = await send("/messages/test", new FormData(form));
-      part("test-result").innerHTML = answer.ok ? await answer.text() : "";
-      if (!answer.ok) part("test-result").textContent = "The test could not be sent. Reload the page and try again.";
+      if (answer?.ok) part("test-result").innerHTML = await answer.text();
+      else showProblem(answer ? "The test could not be sent. Reload the page and try again." : "Not sent: offline. Try again once you are online.");
     } finally {
       test.removeAttribute("aria-busy");
       test.disabled = false;

@@ -30,7 +30,7 @@
       item.append(name, bar);
       list.append(item);
       list.hidden = false;
-      if (file.size > largest) fail(item, `${file.name} must have at most ${largest / 1e6} MB, not ${(file.size / 1e6).toFixed(1)} MB: scale it down.`);
+      if (file.size > largest) fail(item, `${file.name} must be at most ${largest / 1e6} MB, not ${(file.size / 1e6).toFixed(1)} MB: scale it down.`);
       else waiting.push({ file, item, bar });
     }
     if (!isBusy) next();

@@ -6,6 +6,16 @@ document.addEventListener("click", (event) => {
 });
 for (const button of document.querySelectorAll("[data-dismiss]")) button.hidden = false;
 
+// Menus close when something else is clicked, and with Escape.
+document.addEventListener("click", (event) => {
+  const clicked = event.target.closest("details.menu-button");
+  for (const menu of document.querySelectorAll("details.menu-button[open]")) if (menu !== clicked) menu.open = false;
+});
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && event.target.closest("details.menu-button[open]");
+  if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+});
+
 // On a phone, tabs may be wider than the screen: show the current one.
 for (const tab of document.querySelectorAll(".tabs [aria-current=page]")) {
   const tabs = tab.parentElement;

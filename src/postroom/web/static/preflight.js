@@ -1,5 +1,6 @@
 "use strict";
 // The checks before sending: shown again until slow ones are done, and in the editor after each save.
+// The page of a scheduled message loads them with this script.
 (() => {
   const place = document.getElementById("preflight");
   const form = document.getElementById("message");
@@ -31,7 +32,6 @@
     for (const each of document.querySelectorAll("[data-part=receivers]")) {
       each.textContent = `${each.dataset.before || ""}${found.receivers}${each.dataset.after || ""}`;
     }
-    for (const each of document.querySelectorAll("[data-part=receiver-number]")) each.textContent = found.number;
   }
 
   function isChecking() {
@@ -45,6 +45,8 @@
 
   if (form) {
     form.addEventListener("postroom:saved", () => later(AFTER_SAVE, MOST));
+    later(0, MOST);
+  } else if ("atOnce" in place.dataset) {
     later(0, MOST);
   } else if (isChecking()) {
     later(SOON, MOST);

@@ -70,7 +70,7 @@
     if (state.status !== part.dataset.status) reload();
   });
   source.addEventListener("end", reload);
-  // A stream ends regularly and restarts at once, so only a longer interruption is reported.
+  // A stream ends regularly and restarts immediately, so only a longer interruption is reported.
   let missing = 0;
   source.addEventListener("error", () => {
     missing ||= setTimeout(() => document.dispatchEvent(new Event("postroom:lost")), LOST_AFTER);

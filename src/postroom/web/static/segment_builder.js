@@ -1,6 +1,6 @@
 "use strict";
 // The builder of a segment: rows of field, comparison and value, in groups. The rule's text is what
-// is saved: the builder writes it, and reads it again when somebody types.
+// is saved: the builder writes it, and reads it again when someone types.
 (() => {
   const builder = document.getElementById("builder");
   const text = document.getElementById("rule");
@@ -10,18 +10,18 @@
     "=": "is", "!=": "is not", "<": "is less than", "<=": "is at most", ">": "is more than",
     ">=": "is at least", "contains": "contains", "starts with": "starts with",
     "ends with": "ends with", "before": "is before", "after": "is after", "in": "is one of",
-    "not in": "is none of", "within": "is within the last", "is empty": "is empty",
+    "not in": "is none of", "within": "is in the last", "is empty": "is empty",
     "is not empty": "is not empty", "received": "was received",
     "opened": "was opened", "clicked": "was clicked", "clicked link": "was clicked, containing",
-    "clicked within": "clicked within the last", "opened within": "opened within the last",
+    "clicked within": "clicked in the last", "opened within": "opened in the last",
     "inactive for": "inactive for",
   };
   const NEGATED = {
     "contains": "does not contain", "starts with": "does not start with",
-    "ends with": "does not end with", "within": "is not within the last",
+    "ends with": "does not end with", "within": "is not in the last",
     "received": "was not received", "opened": "was not opened", "clicked": "was not clicked",
-    "clicked link": "was not clicked, containing", "clicked within": "not clicked within the last",
-    "opened within": "not opened within the last",
+    "clicked link": "was not clicked, containing", "clicked within": "not clicked in the last",
+    "opened within": "not opened in the last",
   };
   const GROUPS = { "all": "all", "any": "any", "not any": "none", "not all": "not all" };
   const WITHOUT_VALUE = ["is empty", "is not empty"];
@@ -85,17 +85,20 @@
   function valueInputs(row) {
     const field = fields.get(row.field);
     if (WITHOUT_VALUE.includes(row.operator)) return [];
+    // An input that is left empty drops its condition, so it must be filled in before saving.
+    const required = !row.hasEmpty;
+    const setFrom = (input, values) => { input.required = true; setAll(values); };
     const setAll = (values) => { Object.assign(row, { values, hasEmpty: false }); write(); };
     const set = (value) => setAll([value]);
     if (PERIODS.includes(row.operator)) {
-      const number = element("input", { type: "number", min: 1, max: 100000, value: row.values[0] ?? "", ariaLabel: "Number" });
+      const number = element("input", { type: "number", min: 1, max: 100000, required: true, value: row.values[0] ?? "", ariaLabel: "Number" });
       number.addEventListener("input", () => set(number.value));
       const units = ["days", "weeks", "months", "years"].map((each) => [each, each]);
       return [number, choice("Unit", units, row.unit || "days", (unit) => { row.unit = unit; write(); })];
     }
     if (SEVERAL.includes(row.operator)) {
-      const area = element("textarea", { rows: 2, value: row.values.join("\n"), ariaLabel: "Values, one per line", placeholder: "One per line" });
-      area.addEventListener("input", () => setAll(area.value.split("\n")));
+      const area = element("textarea", { rows: 2, required, value: row.values.join("\n"), ariaLabel: "Values, one per line", placeholder: "One per line" });
+      area.addEventListener("input", () => setFrom(area, area.value.split("\n")));
       return [area];
     }
     if (OF_MESSAGES.includes(row.operator) && field.messages.length) {
@@ -116,9 +119,9 @@
       }
     }
     const kinds = { integer: "number", number: "number", date: "date" };
-    const input = element("input", { type: kinds[field?.type] ?? "text", value: row.values[0] ?? "", ariaLabel: "Value", autocomplete: "off" });
+    const input = element("input", { type: kinds[field?.type] ?? "text", required, value: row.values[0] ?? "", ariaLabel: "Value", autocomplete: "off" });
     if (field?.type === "number") input.step = "any";
-    input.addEventListener("input", () => set(input.value));
+    input.addEventListener("input", () => setFrom(input, [input.value]));
     return [input];
   }
 
@@ -232,8 +235,9 @@
       const given = answer.ok ? await answer.json() : null;
       if (text.value !== typed) return;
       // A rule with a mistake has no rows: a click in those of an earlier one would replace it.
-      builder.hidden = !given;
-      if (given) read(given);
+      if (given) return read(given);
+      builder.hidden = true;
+      builder.replaceChildren(); // what cannot be seen must not be required
     }, 400);
   });
 

@@ -1,9 +1,10 @@
-// Puts a list's sign-up form where this script stands, in a frame that is as high as the form.
+// Puts the sign-up form of a list, or of several, where this script stands, in a frame that is as high as the form.
 (() => {
   const script = document.currentScript;
   const source = new URL(script.src);
   const frame = document.createElement("iframe");
-  const query = new URLSearchParams({ list: script.dataset.list, embed: "1" });
+  const query = new URLSearchParams({ embed: "1" });
+  for (const name of script.dataset.list.split(",")) query.append("list", name.trim());
   if (script.dataset.lang) query.set("lang", script.dataset.lang);
   frame.src = `${source.origin}${source.pathname.replace(/\/form\.js$/, "")}?${query}`;
   frame.title = script.dataset.title || "Sign up";

@@ -4,6 +4,7 @@
 //   data-show="relative" (or nothing): "5 min ago", "in 2 days"; a date if it is over 30 days away
 //   data-show="upcoming": the same, but "now" once the moment has come
 //   data-show="clock": "21:04", or "9 Nov, 21:04" on another day
+//   data-show="date": "9 Nov 2026, 21:04", even today
 //   data-show="day": "9 Nov", in UTC: numbers by day are counted in UTC
 (() => {
   // The pages are in English: its words, and the visitor's conventions if those are English, too.
@@ -32,6 +33,7 @@
   function text(at, now, kind) {
     if (kind === "upcoming" && at - now < 1000) return "now";
     if (kind === "day") return day.format(at);
+    if (kind === "date") return exactShort(at);
     if (kind !== "clock") return relative(at, now);
     if (at.getFullYear() !== now.getFullYear()) return exactShort(at);
     return at.toDateString() === now.toDateString() ? clock.format(at) : dayAndClock.format(at);
@@ -58,6 +60,6 @@
   }
 
   show();
-  document.addEventListener("htmx:after:swap", show);
+  for (const event of ["htmx:after:swap", "postroom:inserted"]) document.addEventListener(event, show);
   setInterval(show, 10000);
 })();

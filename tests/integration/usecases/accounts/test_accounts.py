@@ -59,7 +59,7 @@ async def test_many_attempts_slow_strangers_down_and_nobody_else(
     assert await others.authenticate(ann, BAD, is_known_device=True) is None
     assert await others.authenticate(ann, GOOD, is_known_device=True) is not None
     await services.events.settle()
-    events = (await services.events.page(least=Severity.WARNING)).events
+    events = (await services.events.slice(least=Severity.WARNING)).events
     assert 1 <= len(events) <= 2  # once per process
     assert all(ann in event.text for event in events)
 
@@ -234,16 +234,16 @@ async def test_events_are_noted_in_the_background_and_read_newest_first(
     events.note("sender", "slow\n", severity=Severity.WARNING)
     await events.settle()
     await EventService(store).record("scheduler", "a message is done", subject="message:1")
-    page = await events.page(limit=3)
-    assert [each.text for each in page.events] == [
+    found = await events.slice(limit=3)
+    assert [each.text for each in found.events] == [
         "a message is done",
         "slow\N{REPLACEMENT CHARACTER}",
         "a queue faulted",
     ]
-    assert [e.text for e in (await events.page(limit=3, after=page.next)).events] == ["started"]
-    warnings = (await events.page(least=Severity.WARNING)).events
+    assert [e.text for e in (await events.slice(limit=3, after=found.next)).events] == ["started"]
+    warnings = (await events.slice(least=Severity.WARNING)).events
     assert [each.part for each in warnings] == ["sender", "host"]
-    [error] = (await events.page(least=Severity.ERROR)).events
+    [error] = (await events.slice(least=Severity.ERROR)).events
     assert (error.subject, error.severity) == ("queue:a/b", Severity.ERROR)
     assert [each.part for each in await events.since(error.id)] == ["sender", "scheduler"]
     assert len(await events.since(None, limit=2)) == 2
@@ -277,10 +277,10 @@ async def test_background_tasks_record_events(services: Services) -> None:
     message = await services.messages.create(
         "news", "Hello", NewBodies(text="Hello"), datetime.now(UTC)
     )
-    await services.messages.pause(message.ref, "somebody's reason")
-    await services.messages.resume(message.ref)
-    await services.messages.pause(message.ref, "the server refuses", resumptions=1)
-    found = (await services.events.page()).events
+    await services.message_states.pause(message.ref, "somebody's reason")
+    await services.message_states.resume(message.ref)
+    await services.message_states.pause(message.ref, "the server refuses", resumptions=1)
+    found = (await services.events.slice()).events
     assert [(each.part, each.severity.value, each.subject) for each in found] == [
         ("sender", "warning", f"message:{message.ref}"),
         ("import", "info", "list:news"),

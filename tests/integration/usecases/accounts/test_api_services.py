@@ -86,7 +86,7 @@ async def test_a_record_that_is_too_old_counts_no_more(
     assert other.ref != begun.ref
 
 
-async def test_a_message_with_a_kept_reference_is_made_once(services: Services) -> None:
+async def test_a_message_with_a_reserved_reference_is_created_once(services: Services) -> None:
     name = await make_list(services)
     ref, at = new_ref(), now()
     made = await services.messages.create(name, "News", BODIES, at, ref=ref)
@@ -106,9 +106,9 @@ async def test_emails_are_paged_and_found_by_their_outcome(
     found: list[str] = []
     after: str | None = None
     for _ in range(10):
-        page = await services.outcomes.slice(message, limit=2, after=after)
-        found += [each.address for each in page.emails]
-        if (after := page.next) is None:
+        part = await services.outcomes.slice(message, limit=2, after=after)
+        found += [each.address for each in part.emails]
+        if (after := part.next) is None:
             break
     assert found == made
     refused = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED)

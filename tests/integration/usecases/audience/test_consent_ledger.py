@@ -17,7 +17,7 @@ from postroom.domain.audience.consent import (
     LedgerHead,
     details_of,
 )
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.errors import NotNow
 from postroom.services import entities
 from postroom.services.audience.consent.consent_ledger import ConsentHistory, LedgerReport
@@ -101,8 +101,8 @@ async def test_subscribers_from_before_the_ledger_get_no_false_entries(
 ) -> None:
     name = await make_list(services)
     await fill(store, ListName(name), 3)
-    page = await services.subscriptions.page(name)
-    old, left, stays = (each.address for each in page.subscribers)
+    found = await services.subscriptions.slice(name)
+    old, left, stays = (each.address for each in found.subscribers)
     assert await consent(services, old) == []
     await services.subscriptions.edit(name, old, blocked="bounced", source=ConsentSource("bounce"))
     await services.subscriptions.remove(name, left)
@@ -304,7 +304,7 @@ async def test_the_file_for_a_subscriber_has_their_entries(services: Services) -
     name = await with_a_history(services)
     ann = await services.subscriptions.get(name, ANN)
     history = await services.ledger.of_subscriber(ann)
-    own = msgspec.to_builtins(describe_personal_data(ann, history, [], {}))["consent"]
+    own = msgspec.to_builtins(describe_personal_data(ann, history, [], {}, []))["consent"]
     team = msgspec.to_builtins(describe_trace(await services.tracing.trace(ANN)))["consent"]
     assert own == team
     assert [each["act"] for each in own] == ["signed up", "confirmed", "paused"]
@@ -312,7 +312,9 @@ async def test_the_file_for_a_subscriber_has_their_entries(services: Services) -
     assert [each["previous"] for each in own[1:]] == [each["hash"] for each in own[:-1]]
 
 
-async def test_a_damaged_ledger_keeps_nobody_from_leaving(services: Services, store: Store) -> None:
+async def test_a_damaged_ledger_keeps_nobody_from_unsubscribing(
+    services: Services, store: Store
+) -> None:
     name, table = await with_a_history(services), store.table(entities.LISTS)
     ann = await services.subscriptions.get(name, ANN)
     lookup = await table.get(name, entities.guid_row(ann.guid))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import MessageStatus, with_status
 from postroom.services import entities
@@ -26,7 +26,7 @@ from tests.integration.usecases.making import (
 
 
 async def names(services: Services) -> list[str]:
-    return [each.name for each in (await services.lists.page()).lists]
+    return [each.name for each in (await services.lists.slice()).lists]
 
 
 async def test_a_list_is_kept_as_the_specification_says(services: Services, store: Store) -> None:
@@ -43,7 +43,7 @@ async def test_a_list_is_kept_as_the_specification_says(services: Services, stor
     assert (await services.lists.get("contoso1")).description == "Contoso's news"
 
 
-async def test_what_cannot_be_a_list_is_refused_by_field_and_leaves_nothing(
+async def test_an_invalid_list_is_refused_by_field_and_leaves_nothing(
     services: Services, store: Store
 ) -> None:
     good = {"name": "contoso1", "description": "News", "from_address": FROM}
@@ -101,10 +101,10 @@ async def test_lists_come_in_pages_in_the_order_of_their_names(
 
     found, after, pages = [], None, 0
     while True:
-        page = await services.lists.page(limit=25, after=after)
-        found += [each.name for each in page.lists]
+        part = await services.lists.slice(limit=25, after=after)
+        found += [each.name for each in part.lists]
         pages += 1
-        after = page.next
+        after = part.next
         if after is None:
             break
 
@@ -139,7 +139,7 @@ async def test_a_list_is_deleted_with_its_subscribers_and_can_be_recreated(
         await services.lists.delete(name)
     assert await services.subscriptions.confirm(name, subscribers[0].guid) is None
     await make_list(services, name)
-    assert (await services.subscriptions.page(name)).subscribers == []
+    assert (await services.subscriptions.slice(name)).subscribers == []
     assert await names(services) == [name, other]
 
 
@@ -163,7 +163,7 @@ async def test_a_deletion_that_is_interrupted_anywhere_is_finished_later(
             services.subscriptions.add(name, "new@example.com"),
             services.subscriptions.get(name, someone.address),
             services.subscriptions.remove(name, someone.address),
-            services.subscriptions.page(name),
+            services.subscriptions.slice(name),
             schedule(services, name),
         ):
             with pytest.raises(NoSuch, match=f"list '{name}'"):
@@ -214,7 +214,7 @@ async def test_a_late_deletion_takes_nothing_from_a_recreated_list(
         assert name in await names(services)
 
 
-async def test_a_list_made_while_its_namesake_goes_is_in_the_index(
+async def test_a_list_created_while_one_of_its_name_is_deleted_is_in_the_index(
     services: Services, store: Store
 ) -> None:
     for write in (1, 2, 3, 4):
@@ -276,15 +276,15 @@ async def test_a_list_stays_while_a_message_for_it_is_not_done(
     ):
         current = await messages.get(message.ref)
         if status is MessageStatus.PAUSED:
-            await messages.pause(message.ref)
+            await services.message_states.pause(message.ref)
         elif current.status is MessageStatus.PAUSED:
-            await messages.resume(message.ref)
+            await services.message_states.resume(message.ref)
         elif current.status is not status:
             await services.message_rows.save(with_status(current, status))
         with pytest.raises(NotNow, match=f"{message.ref}.*{status}"):
             await services.lists.delete(name)
         assert (await services.lists.get(name)).name == name
-    await messages.cancel(message.ref)
+    await services.message_states.cancel(message.ref)
     assert await services.lists.delete(name) == 0
 
 
@@ -323,7 +323,7 @@ async def test_addresses_that_differ_only_in_case_are_one_subscriber(
     file = io.BytesIO(b"email\nann.LEE@example.com\nBob@example.com\nbob@example.com\n")
     report = await services.imports.import_csv(name, file)
     assert (report.added, report.unchanged) == (1, 2)
-    found = await services.subscriptions.page(name, prefix="ANN")
+    found = await services.subscriptions.slice(name, prefix="ANN")
     assert [each.address for each in found.subscribers] == [added.address]
     spelled = await services.subscriptions.change_address(
         name, added.address, "ann.lee@example.com"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.scheduler.retention import Retention
@@ -94,7 +94,7 @@ async def test_an_erasure_names_messages_that_still_wait(services: Services, sto
     assert done.lists == ["contoso1"]
 
 
-async def test_erasing_an_unknown_address_is_no_error(services: Services, store: Store) -> None:
+async def test_erasing_an_unknown_address_is_not_an_error(services: Services, store: Store) -> None:
     await sent_to(services, store, 3)
 
     done = await services.personal_data.erase("stranger@example.com")

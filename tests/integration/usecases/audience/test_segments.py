@@ -8,7 +8,7 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.rules import RuleError
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
 from postroom.wiring import Services
@@ -148,8 +148,8 @@ async def test_segments_are_created_changed_and_deleted(services: Services) -> N
         await segments.remove(NEWS, "adults", created.etag)
     assert await segments.get(NEWS, "adults") == changed
     await segments.create(NEWS, "old", "age >= 70")
-    first = await segments.page(NEWS, limit=1)
-    rest = await segments.page(NEWS, limit=1, after=first.next)
+    first = await segments.slice(NEWS, limit=1)
+    rest = await segments.slice(NEWS, limit=1, after=first.next)
     assert [each.name for each in (*first.segments, *rest.segments)] == ["adults", "old"]
     await segments.remove(NEWS, "adults")
     with pytest.raises(NoSuch):
@@ -177,4 +177,4 @@ async def test_a_new_list_of_the_same_name_has_no_fields_and_segments(services: 
     await services.lists.delete(NEWS)
     await services.lists.create(NEWS, "The news", "news@contoso.com")
     assert (await services.fields.get(NEWS)).fields.declared == ()
-    assert (await services.segments.page(NEWS)).segments == []
+    assert (await services.segments.slice(NEWS)).segments == []

@@ -4,7 +4,7 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import EVERY_LIST, ListName
+from postroom.domain.audience.lists.lists import EVERY_LIST, ListName
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.domain.messages.audiences import Audience
 from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
@@ -49,9 +49,9 @@ async def test_a_shared_field_is_in_force_on_every_list(services: Services, list
 async def test_a_name_is_declared_once(services: Services, lists: None) -> None:
     with pytest.raises(Invalid, match="plan is a field of all lists: choose another name"):
         await services.field_changes.add(A, Field("plan"))
-    with pytest.raises(Invalid, match="the list a has a field city of its own: rename or remove"):
+    with pytest.raises(Invalid, match="the list a has its own field city: rename or remove"):
         await services.field_changes.add(EVERY_LIST, Field("city"))
-    with pytest.raises(Invalid, match="the list a has a field city of its own"):
+    with pytest.raises(Invalid, match="the list a has its own field city"):
         await services.field_changes.rename(EVERY_LIST, "plan", "city")
     with pytest.raises(Exists):
         await services.field_changes.add(EVERY_LIST, PLAN)

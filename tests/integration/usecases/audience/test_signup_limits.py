@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.audience.signup import signup_limits
 from postroom.services.audience.signup.signup_limits import (
@@ -115,7 +115,7 @@ async def test_dotted_spellings_of_a_mailbox_at_google_are_one_mailbox(store: St
 async def test_neighbouring_networks_of_one_customer_are_limited_together(
     store: Store, prefix: int, limit: int
 ) -> None:
-    """Each sign-up comes from a /64 of its own, inside one /56 or one /48."""
+    """Each sign-up comes from its own /64, inside one /56 or one /48."""
     limits = SignupLimits(store, Clock())
     step = 1 if prefix == 56 else 256
     places = [network_for_limits(f"2606:4700:1:{step * n:x}::1") for n in range(limit + 3)]
@@ -154,7 +154,7 @@ async def test_a_list_is_limited_over_all_web_servers(
     assert await asks(one, "later@example.com", place="")
 
 
-async def test_what_is_over_is_swept_away(store: Store) -> None:
+async def test_expired_counts_are_removed(store: Store) -> None:
     clock = Clock()
     limits = SignupLimits(store, clock)
     for n in range(5):
@@ -182,21 +182,29 @@ async def test_what_is_over_is_swept_away(store: Store) -> None:
         ("testclient", ""),
     ],
 )
-def test_a_home_is_one_place_and_a_proxy_is_none(host: str, place: str) -> None:
+def test_a_customers_network_is_one_client_and_a_proxy_is_none(host: str, place: str) -> None:
     assert network_for_limits(host) == place
 
 
-async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
+async def test_too_many_sign_ups_change_nothing_and_get_the_same_response(
     services: Services, store: Store
 ) -> None:
     limits = SignupLimits(store, Clock())
-    use = SubscriptionService(store, services.lists, services.counts, services.fields, limits)
+    use = SubscriptionService(
+        store,
+        services.subscriber_rows,
+        services.lists,
+        services.counts,
+        services.fields,
+        limits,
+        services.unsubscribes,
+    )
     name, place = await make_list(services), network_for_limits("93.184.216.34")
     answers = [
         await use.subscribe(name, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 5)
     ]
     assert answers == [True] * len(answers)
-    assert len((await use.page(name)).subscribers) == PER_PLACE
+    assert len((await use.slice(name)).subscribers) == PER_PLACE
     assert len(await bodies_of(store, CONFIRM_QUEUE)) == PER_PLACE
 
 

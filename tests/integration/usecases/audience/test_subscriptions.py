@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from postroom.domain.audience.lists import new_guid
+from postroom.domain.audience.lists.lists import new_guid
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.audience.signup.subscriptions import SubscriptionService
@@ -84,7 +84,7 @@ async def test_what_an_administrator_does_is_refused_with_the_reason(services: S
         use.get("nowhere", ANN),
         use.add("nowhere", ANN),
         use.subscribe("nowhere", ANN),
-        use.page("nowhere"),
+        use.slice("nowhere"),
         use.edit("nowhere", ANN, verified=True),
         use.remove("nowhere", ANN),
         use.move(name, ANN, "nowhere"),
@@ -269,22 +269,22 @@ async def test_subscribers_come_in_pages_by_prefix_and_by_whether_they_are_verif
 
     found, after, pages = [], None, 0
     for _ in range(10):
-        page = await use.page(name, limit=50, after=after)
-        found += [each.address for each in page.subscribers]
-        pages, after = pages + 1, page.next
+        part = await use.slice(name, limit=50, after=after)
+        found += [each.address for each in part.subscribers]
+        pages, after = pages + 1, part.next
         if after is None:
             break
     assert found == sorted(
         ["aa@example.com", "ab@example.com", "aé@example.com", *made, "z@example.com"]
     )
     assert pages == 3
-    verified = await use.page(name, verified=True, limit=1000)
+    verified = await use.slice(name, verified=True, limit=1000)
     assert [each.address for each in verified.subscribers] == made
-    some = await use.page(name, prefix="user00001", limit=1000)
+    some = await use.slice(name, prefix="user00001", limit=1000)
     assert [each.address for each in some.subscribers] == made[10:20]
-    both = await use.page(name, prefix="a", verified=False, limit=2)
+    both = await use.slice(name, prefix="a", verified=False, limit=2)
     assert [each.address for each in both.subscribers] == ["aa@example.com", "ab@example.com"]
-    rest = await use.page(name, prefix="a", verified=False, limit=2, after=both.next)
+    rest = await use.slice(name, prefix="a", verified=False, limit=2, after=both.next)
     assert [each.address for each in rest.subscribers] == ["aé@example.com"]
-    assert (await use.page(name, prefix="guid:")).subscribers == []
+    assert (await use.slice(name, prefix="guid:")).subscribers == []
     assert [each.address async for each in use.all(name)] == found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from postroom.domain.messages.ab_tests import AbState, AbTest
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves.ab_tests import AbState, AbTest
 from postroom.scheduler.completion import Completion
 from postroom.services.audience.results.engagement import Engagement
 from postroom.services.messages.drafts.draft_contents import ContentChange
@@ -23,7 +23,7 @@ HTML = "<p>Hello {{ email }}</p>"
 async def prepared(
     services: Services, store: Store, people: int = 80, variants: int = 2, track: str = "off"
 ) -> AbTest:
-    """Return a test that is a draft, with a list of its own."""
+    """Return a test that is a draft, with its own list."""
     name = await make_list(services)
     await fill(store, name, people)
     change = ContentChange(list_name=name, subject="Subject A", body=HTML, track=track)
@@ -61,8 +61,12 @@ async def running(services: Services, store: Store, *, share: int = 50, **how: o
 
 async def end_wait(services: Services, key: MessageRef) -> None:
     """What time does: the waiting time is over."""
+    await change_wait(services, key, 0)
+
+
+async def change_wait(services: Services, key: MessageRef, minutes: int) -> None:
     test = await services.ab_tests.get(key)
-    await services.ab_tests.rows.save(msgspec.structs.replace(test, wait_minutes=0))
+    await services.ab_tests.rows.save(msgspec.structs.replace(test, wait_minutes=minutes))
 
 
 async def click(services: Services, ref: MessageRef, times: int) -> None:

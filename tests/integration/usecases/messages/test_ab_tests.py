@@ -7,17 +7,20 @@ import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
-from postroom.domain.messages.ab_tests import AbState, Criterion
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.waves.ab_tests import AbState, Criterion
 from postroom.scheduler.retention import Retention
 from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.sending.holds import WaitingReasons
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
-from tests.integration.usecases.making import days, open_refs
+from tests.integration.usecases.making import days, now, open_refs
 from tests.integration.usecases.messages.ab_testing import (
     WHO,
+    change_wait,
     click,
     deliver,
     end_wait,
@@ -26,10 +29,10 @@ from tests.integration.usecases.messages.ab_testing import (
     running,
     unsubscribe,
 )
-from tests.integration.usecases.pages import fan_out_whole
+from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
 
 
-async def test_variants_are_drafts_of_their_own(services: Services, store: Store) -> None:
+async def test_variants_are_separate_drafts(services: Services, store: Store) -> None:
     test = await prepared(services, store, variants=4)
     found = [await services.messages.get(ref) for ref in test.variants]
     assert [each.subject for each in found] == [f"Subject {letter}" for letter in "ABCD"]
@@ -75,9 +78,9 @@ async def test_a_test_that_cannot_be_sent_is_not_started(services: Services, sto
 
 
 async def test_clicks_decide_where_they_are_measured(services: Services, store: Store) -> None:
-    test = await running(services, store, people=160, track="aggregate")
+    test = await running(services, store, people=200, track="aggregate")
     await click(services, test.variants[1], 25)
-    await click(services, test.variants[0], 5)
+    await click(services, test.variants[0], 2)  # however unequal the drawn shares are
     await unsubscribe(services, test.variants[1], 2)
     early = await services.ab_tests.advance(test.key)
     assert early.state is AbState.RUNNING, "the waiting time is not over"
@@ -108,7 +111,7 @@ async def test_without_tracking_the_fewest_unsubscribes_decide(
     assert (done.winner, done.criterion) == (test.variants[1], Criterion.UNSUBSCRIBES)
     rest = await deliver(store, done.rest)
     assert rest.subject == "Subject B"
-    events = (await services.events.page()).events
+    events = (await services.events.slice()).events
     assert any("variant B won" in each.text for each in events)
 
 
@@ -129,7 +132,7 @@ async def test_a_person_may_choose_before(services: Services, store: Store) -> N
     assert (done.state, done.winner, done.chosen_by) == (AbState.DONE, test.variants[1], WHO)
 
 
-async def test_it_waits_for_a_paused_variant_and_goes_on_without_a_cancelled_one(
+async def test_it_waits_for_a_paused_variant_and_continues_without_a_cancelled_one(
     services: Services, store: Store
 ) -> None:
     test = await prepared(services, store, variants=3)
@@ -138,11 +141,18 @@ async def test_it_waits_for_a_paused_variant_and_goes_on_without_a_cancelled_one
     first, second, third = test.variants
     await deliver(store, first)
     await fan_out_whole(store, second)
-    await services.messages.pause(second)
-    await services.messages.cancel(third)  # before anybody got it
+    await services.message_states.pause(second)
+    await services.message_states.cancel(third)  # before anybody got it
     await end_wait(services, test.key)
     assert (await services.ab_tests.advance(test.key)).state is AbState.RUNNING
-    await services.messages.resume(second)
+    await services.message_states.resume(second)
+    assert (await services.ab_tests.advance(test.key)).state is AbState.RUNNING, "it is being sent"
+    await change_wait(services, test.key, 60)
+    sent = await deliver(store, second)
+    view = await services.ab_tests.view(await services.ab_tests.advance(test.key))
+    assert sent.completed_at is not None
+    assert view.decides_at == sent.completed_at + timedelta(hours=1), "the wait begins again"
+    await end_wait(services, test.key)
     planned = await recipients(services, await services.messages.get(second))
     done = await services.ab_tests.advance(test.key)
     assert (done.state, done.source) == (AbState.DONE, first)
@@ -150,6 +160,37 @@ async def test_it_waits_for_a_paused_variant_and_goes_on_without_a_cancelled_one
     assert not rest & planned, "they still get the second variant"
     got_first = await recipients(services, await services.messages.get(first))
     assert len(rest | planned | got_first) == 80, "those of the third get the rest"
+
+
+async def test_the_wait_begins_when_all_variants_were_sent(
+    services: Services, store: Store
+) -> None:
+    """While the mail server is slow or unavailable, nobody can click."""
+    test = await prepared(services, store)
+    await services.ab_tests.start(test.key, share=50)
+    await services.ab_tests.advance(test.key)
+    first, second = test.variants
+    await deliver(store, first)
+    await end_wait(services, test.key)
+    message = await fan_out_whole(store, second)
+    planned = len(await recipients(services, message))
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * (planned - 2))
+    waits = await services.ab_tests.advance(test.key)
+    assert (waits.state, waits.sent_at) == (AbState.RUNNING, None)
+
+    await change_wait(services, test.key, 60)
+    await settle_waiting(services, message, WaitingReasons(2, now(), "451 later"))
+    tried = await services.ab_tests.advance(test.key)
+    assert tried.sent_at is not None
+    assert (await services.ab_tests.view(tried)).decides_at == tried.sent_at + timedelta(hours=1)
+    await services.message_states.pause(second)
+    assert (await services.ab_tests.view(tried)).decides_at is None
+    resumed = await services.message_states.resume(second)
+    again = await services.ab_tests.advance(test.key)
+    assert again.sent_at is not None
+    assert resumed.resumed_at is not None
+    assert again.sent_at >= resumed.resumed_at > tried.sent_at
+    assert await services.ab_tests.advance(test.key) == again, "it is noted once"
 
 
 async def test_cancelling_stops_what_has_not_begun(services: Services, store: Store) -> None:
@@ -192,7 +233,7 @@ async def test_a_message_that_a_suspended_process_adds_after_the_end_is_not_sent
     assert rest.reason == "its A/B test was cancelled"
 
 
-async def test_somebody_who_comes_back_between_two_variants_gets_one(
+async def test_someone_who_comes_back_between_two_variants_gets_one(
     services: Services, store: Store
 ) -> None:
     test = await prepared(services, store, people=30)
@@ -274,7 +315,7 @@ async def test_retention_keeps_variants_until_the_rest_knows_their_recipients(
     assert not rest & set().union(*sent)
 
 
-async def test_somebody_with_a_new_address_does_not_get_the_rest_as_well(
+async def test_someone_with_a_new_address_does_not_get_the_rest_as_well(
     services: Services, store: Store
 ) -> None:
     test = await running(services, store)
@@ -288,6 +329,29 @@ async def test_somebody_with_a_new_address_does_not_get_the_rest_as_well(
     rest = await recipients(services, await deliver(store, done.rest))
     assert rest
     assert new not in rest
+
+
+async def test_erasing_a_former_address_waits_until_the_rest_is_planned(
+    services: Services, store: Store
+) -> None:
+    """Erased before, the rest would go to the subscriber at the new address as well."""
+    test = await running(services, store)
+    first = await services.messages.get(test.key)
+    old = min(await recipients(services, first))
+    await services.subscriptions.change_address(first.list_name, old, "new@example.com")
+    assert (await services.personal_data.erase(old)).waiting == [test.key]
+    await end_wait(services, test.key)
+    done = await services.ab_tests.advance(test.key)
+    assert done.state is AbState.DONE
+    assert (await services.personal_data.erase(old)).waiting == [test.key]
+
+    rest = await recipients(services, await deliver(store, done.rest))
+
+    assert rest
+    assert Address("new@example.com") not in rest
+    assert (await services.personal_data.erase(old)).waiting == []
+    sent = await services.messages.get(test.key)
+    assert await services.outcomes.emails_to(sent, Address(old)) == []
 
 
 async def test_each_step_can_be_interrupted_after_any_write(

@@ -17,7 +17,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.rules import Rule, parse_rule, text_of
 from postroom.domain.audience.rules.syntax import AllRules, AnyRule, Not
 from postroom.domain.errors import Exists, Invalid, NotNow
@@ -39,7 +39,8 @@ from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress, open_at
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import BODIES, FROM, address_of, days, fill, make_list, now
 from tests.integration.usecases.pages import check_pages, fan_out_whole, settle, use_small_pages
-from tests.unit.audience.test_rules import (
+from tests.long import sized
+from tests.unit.audience.rules.test_rules import (
     FIELDS,
     RECEIVED,
     TODAY,
@@ -196,8 +197,9 @@ async def compare(
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "azure"], indirect=True)
+@pytest.mark.timeout(sized(300, 3600))
 @settings(
-    max_examples=6,
+    max_examples=sized(6, 60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -251,7 +253,7 @@ async def test_a_rule_about_a_message_that_does_not_exist_is_refused(
 
 
 @ON_ONE_ENGINE
-async def test_who_has_paused_is_neither_counted_nor_planned(
+async def test_paused_subscribers_are_neither_counted_nor_planned(
     services: Services, store: Store, news: ListName
 ) -> None:
     for number in (2, 8):
@@ -265,7 +267,7 @@ async def test_who_has_paused_is_neither_counted_nor_planned(
 
 
 @ON_ONE_ENGINE
-async def test_a_large_list_is_counted_once_in_a_while(
+async def test_a_large_list_is_counted_occasionally(
     services: Services, news: ListName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The editor asks after each save: a small list is counted again, a large one is not."""
@@ -382,11 +384,7 @@ async def test_fields_that_change_during_a_fan_out_change_neither_selection_nor_
 
     done = await fan_out_whole(store, message.ref)
     assert await check_pages(store, done) == [address_of(number) for number in range(6)]
-    values = [
-        page.emails.values(place)
-        async for page in services.pages.whole(done)
-        for place in range(len(page.emails))
-    ]
+    values = [each async for page in services.pages.whole(done) for each in page.emails.values()]
     assert values == [*[("Bern", "free")] * 5, ("Bern", "pro")]
     await renames.finish()  # as the scheduler does, also after an interruption
     assert (await services.fields.of(NEWS)).fields.declared[0].formerly == ""
@@ -397,7 +395,7 @@ async def test_fields_that_change_during_a_fan_out_change_neither_selection_nor_
 
 
 @ON_ONE_ENGINE
-async def test_a_message_stored_by_an_earlier_version_goes_to_everybody(
+async def test_a_message_stored_by_an_earlier_version_goes_to_everyone(
     services: Services, store: Store, news: ListName
 ) -> None:
     message = await schedule(services, EVERYBODY)
@@ -488,7 +486,7 @@ async def test_a_message_whose_segment_is_gone_pauses_and_can_be_put_right(
     assert paused.status is MessageStatus.PAUSED
     assert paused.reason == "its audience is unknown: there is no segment 'bern' of the list news"
     await services.segments.create(NEWS, "bern", 'city = "Bern"')
-    await services.messages.resume(message.ref)
+    await services.message_states.resume(message.ref)
     done = await fan_out_whole(store, message.ref)
     assert len(await check_pages(store, done)) == 6
     with pytest.raises(NotNow):

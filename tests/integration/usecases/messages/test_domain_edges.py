@@ -36,6 +36,6 @@ def test_a_character_that_this_python_does_not_know_yet_may_stand_in_a_subject()
 @pytest.mark.parametrize(
     "bad", ["\ufffe", "\uffff", "\ufdd0", "\ufdef", "\U0001ffff", "\U0010fffe", "\ud83d", "\x1b"]
 )
-def test_what_is_no_character_may_not(bad: str) -> None:
+def test_an_invalid_character_is_refused(bad: str) -> None:
     with pytest.raises(Invalid, match=r"U\+"):
         one_line("subject", f"News{bad} of today", longest=100)

@@ -34,11 +34,11 @@ WHOLE = ContentChange(
 
 
 async def draft_refs(services: Services) -> list[str]:
-    page = await services.messages.page(MessagePart.DRAFTS)
-    assert {each.ref for each in page.messages} == {
+    found = await services.messages.slice(MessagePart.DRAFTS)
+    assert {each.ref for each in found.messages} == {
         each.ref for each in await services.times.drafts(limit=100)
     }
-    return [each.ref for each in page.messages]
+    return [each.ref for each in found.messages]
 
 
 async def test_a_draft_may_lack_everything_and_no_scheduler_reads_it(
@@ -53,7 +53,11 @@ async def test_a_draft_may_lack_everything_and_no_scheduler_reads_it(
     assert await draft_refs(services) == [draft.ref]
     assert await open_refs(services) == []
     assert (await store.queue("mail/schedule").info()).length == 0
-    for change in (services.messages.pause, services.messages.resume, services.messages.cancel):
+    for change in (
+        services.message_states.pause,
+        services.message_states.resume,
+        services.message_states.cancel,
+    ):
         with pytest.raises(NotNow, match="Draft"):
             await change(draft.ref)
     with pytest.raises(Incomplete) as missing:
@@ -199,7 +203,7 @@ async def test_the_last_versions_are_kept_and_can_be_restored(
 async def test_a_text_that_gives_way_to_another_is_kept_as_a_version(services: Services) -> None:
     use = services.composing
     draft = await use.create(ContentChange(body="theirs", text=""), BOB)
-    await use.set_aside(draft.ref, ContentChange(body="mine", text=""), ANN)
+    await use.keep_as_version(draft.ref, ContentChange(body="mine", text=""), ANN)
     [aside] = await use.versions.all(draft.ref)
     assert (aside.edited_by, (await use.content(aside)).body) == (ANN, "mine")
     assert (await use.content(await services.messages.get(draft.ref))).body == "theirs"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut, Superseded
@@ -153,7 +153,7 @@ async def test_only_one_begins_a_message(services: Services, store: Store) -> No
     assert sum(isinstance(each, Superseded) for each in results) == 3
 
 
-async def test_a_page_that_a_sender_has_finished_is_not_made_again(
+async def test_a_page_that_a_sender_has_finished_is_not_created_again(
     services: Services, store: Store
 ) -> None:
     """It was queued, sent and settled before the scheduler died without having said so."""
@@ -182,12 +182,12 @@ async def test_fan_out_stops_when_paused_or_cancelled_and_continues_where_it_was
     wanted = [each.address for each in await fill(store, name, 45)]
     for write in (2, 3, 5, 7):
         message = await schedule(services)
-        fate = Fate(before={write: lambda ref=message.ref: services.messages.pause(ref)})  # type: ignore[misc]
+        fate = Fate(before={write: lambda ref=message.ref: services.message_states.pause(ref)})  # type: ignore[misc]
         with pytest.raises(Superseded):
             await fan_out_whole(Fated(store, fate), message.ref)
         paused = await services.messages.get(message.ref)
         assert (paused.status, paused.paused_from) == (MessageStatus.PAUSED, MessageStatus.QUEUING)
-        resumed = await services.messages.resume(message.ref)
+        resumed = await services.message_states.resume(message.ref)
         assert resumed.status is MessageStatus.QUEUING
         assert await check_pages(store, await fan_out_whole(store, message.ref)) == wanted
 
@@ -208,10 +208,10 @@ async def test_a_message_to_an_empty_list_has_an_explicit_reason(
     begun = await FanOut(Services(store)).begin(message)
     assert begun.reason == NO_LIST
     # Paused, the list recreated, resumed: the message was for the list that is gone.
-    await services.messages.pause(message.ref)
+    await services.message_states.pause(message.ref)
     await make_list(services)
     await services.subscriptions.add(name, "new@example.com", verified=True)
-    await services.messages.resume(message.ref)
+    await services.message_states.resume(message.ref)
     done = await fan_out_whole(store, message.ref)
     assert (done.reason, done.queued_pages) == (NO_LIST, 0)
 

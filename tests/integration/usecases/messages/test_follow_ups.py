@@ -13,6 +13,7 @@ from postroom.scheduler.completion import Completion
 from postroom.services.audience.targeting.follow_ups import FollowUp
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
@@ -79,7 +80,7 @@ async def test_those_who_clicked_do_not_get_it_again(services: Services, store: 
         "Hello",
         NewBodies('<a href="https://www.example.com/">Read</a>'),
         datetime.now(UTC),
-        track=Track.PERSONAL,
+        options=SendingOptions(track=Track.PERSONAL),
     )
     message = await sent(services, made.ref, [ACCEPTED] * 3)
     at = datetime.now(UTC)
@@ -102,4 +103,4 @@ async def test_it_needs_a_subject_and_clicks_must_be_known(
         await services.follow_ups.create(message.ref, FollowUp.NEW, "  ", WHO)
     with pytest.raises(NotNow, match="it is not known who clicked"):
         await services.follow_ups.create(message.ref, FollowUp.UNCLICKED, "Again", WHO)
-    assert (await services.segments.page(name)).segments == []
+    assert (await services.segments.slice(name)).segments == []

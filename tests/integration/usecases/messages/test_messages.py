@@ -40,12 +40,14 @@ FRIDAY = MONDAY + timedelta(days=4)
 
 async def in_status(services: Services, status: MessageStatus) -> Message:
     """A message that has come so far, by the ways that there are."""
-    use = services.messages
     message = await schedule(services, at=days(1))
     if status is MessageStatus.DRAFT:
         return await services.composing.unschedule(message.ref)
     if status in (MessageStatus.PENDING, MessageStatus.PAUSED, MessageStatus.CANCELLED):
-        change = {MessageStatus.PAUSED: use.pause, MessageStatus.CANCELLED: use.cancel}.get(status)
+        change = {
+            MessageStatus.PAUSED: services.message_states.pause,
+            MessageStatus.CANCELLED: services.message_states.cancel,
+        }.get(status)
         return message if change is None else await change(message.ref)
     for step in (MessageStatus.QUEUING, MessageStatus.PROCESSING, MessageStatus.COMPLETED):
         message = await services.message_rows.save(with_status(message, step))
@@ -83,7 +85,7 @@ async def test_a_message_is_kept_as_the_specification_says(
     assert bell.length == 1
 
 
-async def test_what_cannot_be_a_message_is_refused_by_field_and_leaves_nothing(
+async def test_an_invalid_message_is_refused_by_field_and_leaves_nothing(
     services: Services, store: Store
 ) -> None:
     await make_list(services)
@@ -223,7 +225,7 @@ async def test_an_edit_that_is_interrupted_anywhere_counts_as_a_whole_or_not_at_
         assert html == ("<i>New</i>" if is_new else BODIES.html)
         assert found.status is MessageStatus.PENDING
         assert (await open_refs(services)).count(message.ref) == 1
-        assert message.ref in [m.ref for m in (await use.page()).messages]
+        assert message.ref in [m.ref for m in (await use.slice()).messages]
         if is_new and changed_from is None:
             changed_from = writes
         assert is_new == (changed_from is not None), "once it counts, it counts"
@@ -231,8 +233,12 @@ async def test_an_edit_that_is_interrupted_anywhere_counts_as_a_whole_or_not_at_
         again = await use.edit(message.ref, scheduled_at=MONDAY, subject="Again")
         assert await use.get(message.ref) == again
         forth = await use.edit(message.ref, scheduled_at=to, subject="And again")
-        assert (await use.pause(message.ref)).subject == "And again"
-        assert (await use.resume(message.ref)).scheduled_at == forth.scheduled_at == to
+        assert (await services.message_states.pause(message.ref)).subject == "And again"
+        assert (
+            (await services.message_states.resume(message.ref)).scheduled_at
+            == forth.scheduled_at
+            == to
+        )
         assert (await open_refs(services)).count(message.ref) == 1
         await use.delete(message.ref)
         assert message.ref not in await open_refs(services)
@@ -319,8 +325,8 @@ async def test_an_edit_meets_pause_cancel_and_queuing_at_every_write(
         await rows.save(with_status(message, MessageStatus.QUEUING))
 
     others: dict[MessageStatus, Callable[[str], Awaitable[object]]] = {
-        MessageStatus.PAUSED: use.pause,
-        MessageStatus.CANCELLED: use.cancel,
+        MessageStatus.PAUSED: services.message_states.pause,
+        MessageStatus.CANCELLED: services.message_states.cancel,
         MessageStatus.QUEUING: queue,
     }
     for status, other in others.items():
@@ -357,7 +363,11 @@ async def test_only_a_pending_message_is_edited_or_deleted(
     before = len(await blob_names(store))
     message = await in_status(services, MessageStatus.PENDING)
     await use.delete(message.ref, etag=message.etag)
-    for call in (use.get(message.ref), use.delete(message.ref), use.cancel(message.ref)):
+    for call in (
+        use.get(message.ref),
+        use.delete(message.ref),
+        services.message_states.cancel(message.ref),
+    ):
         with pytest.raises(NoSuch):
             await call
     assert len(await blob_names(store)) == before
@@ -368,37 +378,39 @@ async def test_pause_resume_and_cancel_obey_the_table_from_every_status(
     services: Services,
 ) -> None:
     await make_list(services)
-    use = services.messages
     for status in MessageStatus:
         message = await in_status(services, status)
-        for call, to in ((use.pause, MessageStatus.PAUSED), (use.cancel, MessageStatus.CANCELLED)):
+        for call, to in (
+            (services.message_states.pause, MessageStatus.PAUSED),
+            (services.message_states.cancel, MessageStatus.CANCELLED),
+        ):
             if to in TRANSITIONS[status]:
                 continue
             with pytest.raises(NotNow, match=status):
                 await call(message.ref)
         if status is not MessageStatus.PAUSED:
             with pytest.raises(NotNow, match=status):
-                await use.resume(message.ref)
+                await services.message_states.resume(message.ref)
         if MessageStatus.PAUSED in TRANSITIONS[status]:
-            paused = await use.pause(message.ref, "the mail server refuses us")
+            paused = await services.message_states.pause(message.ref, "the mail server refuses us")
             assert (paused.paused_from, paused.reason) == (status, "the mail server refuses us")
-            resumed = await use.resume(message.ref)
+            resumed = await services.message_states.resume(message.ref)
             assert (resumed.status, resumed.paused_from, resumed.reason) == (status, None, "")
         if MessageStatus.CANCELLED in TRANSITIONS[status]:
-            cancelled = await use.cancel(message.ref)
+            cancelled = await services.message_states.cancel(message.ref)
             assert cancelled.status is MessageStatus.CANCELLED
             assert cancelled.reason
 
 
-async def test_of_pause_and_cancel_at_once_cancel_has_the_last_word(services: Services) -> None:
+async def test_of_pause_and_cancel_at_the_same_time_cancel_wins(services: Services) -> None:
     await make_list(services)
     use = services.messages
     for _ in range(5):
         message = await schedule(services, at=MONDAY)
         results = await asyncio.gather(
-            use.pause(message.ref),
-            use.cancel(message.ref),
-            use.pause(message.ref),
+            services.message_states.pause(message.ref),
+            services.message_states.cancel(message.ref),
+            services.message_states.pause(message.ref),
             return_exceptions=True,
         )
         assert all(isinstance(r, Message | NotNow | Overtaken) for r in results), results
@@ -408,16 +420,17 @@ async def test_of_pause_and_cancel_at_once_cancel_has_the_last_word(services: Se
 async def test_resume_goes_where_the_last_pause_came_from(services: Services, store: Store) -> None:
     """Between the look and the change: resumed, queued and paused again by others."""
     await make_list(services)
-    use = services.messages
     message = await schedule(services, at=MONDAY)
-    await use.pause(message.ref)
+    await services.message_states.pause(message.ref)
 
     async def others() -> None:
-        resumed = await use.resume(message.ref)
+        resumed = await services.message_states.resume(message.ref)
         await services.message_rows.save(with_status(resumed, MessageStatus.QUEUING))
-        await use.pause(message.ref)
+        await services.message_states.pause(message.ref)
 
-    resumed = await Services(Fated(store, Fate(before={1: others}))).messages.resume(message.ref)
+    resumed = await Services(Fated(store, Fate(before={1: others}))).message_states.resume(
+        message.ref
+    )
     assert resumed.status is MessageStatus.QUEUING
 
 
@@ -450,7 +463,7 @@ async def test_a_message_is_always_found_while_it_goes_to_the_archive_or_another
         lookers = [asyncio.create_task(look()) for _ in range(3)]
         for at in (TUESDAY, MONDAY, FRIDAY, MONDAY, TUESDAY):
             await use.edit(message.ref, scheduled_at=at)
-        await services.message_rows.archive(await use.cancel(message.ref))
+        await services.message_rows.archive(await services.message_states.cancel(message.ref))
         stopping.set()
         assert min(await asyncio.gather(*lookers)) > 0
         assert (await use.get(message.ref)).status is MessageStatus.CANCELLED
@@ -469,7 +482,7 @@ async def test_an_archiving_that_is_interrupted_anywhere_is_finished_by_repeatin
         for _ in range(2):
             await services.message_rows.archive(await use.get(message.ref))
         assert message.ref not in await open_refs(services)
-        assert [m.ref for m in (await use.page(MessagePart.DONE)).messages].count(message.ref) == 1
+        assert [m.ref for m in (await use.slice(MessagePart.DONE)).messages].count(message.ref) == 1
         assert await rows_of(store, entities.MESSAGES, message.day) == []
         row = await store.table("messagearchive").get(message.day, f"message{message.ref}")
         assert row is not None
@@ -486,15 +499,15 @@ async def test_open_and_done_messages_come_in_pages_in_the_order_of_their_times(
     use = services.messages
     made = [await schedule(services, at=MONDAY - timedelta(hours=n)) for n in range(12)]
     for message in made[::3]:
-        await services.message_rows.archive(await use.cancel(message.ref))
+        await services.message_rows.archive(await services.message_states.cancel(message.ref))
     for part in (MessagePart.DONE, MessagePart.OPEN):
         done = part is MessagePart.DONE
         wanted = [m.ref for n, m in reversed(list(enumerate(made))) if (n % 3 == 0) == done]
         found, after = [], None
         for _ in range(10):
-            page = await use.page(part, limit=3, after=after)
-            found += [message.ref for message in page.messages]
-            after = page.next
+            some = await use.slice(part, limit=3, after=after)
+            found += [message.ref for message in some.messages]
+            after = some.next
             if after is None:
                 break
         assert found == wanted
@@ -516,7 +529,7 @@ async def test_a_missing_text_is_generated_from_the_html_and_follows_it(
     assert await use.bodies(own) == NewBodies("<p>Newer</p>", "My own")
 
 
-async def test_an_empty_text_is_no_text(services: Services) -> None:
+async def test_an_empty_text_counts_as_none(services: Services) -> None:
     await make_list(services)
     use = services.messages
     made = await use.create("contoso1", "Hi", NewBodies("<p>you</p>", ""), MONDAY)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom import clock
-from postroom.domain.audience.list_emails import ListEmailKind
+from postroom.domain.audience.lists.list_emails import ListEmailKind
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.pictures import Picture
 from postroom.services import entities
@@ -64,7 +64,7 @@ async def add(pictures: PictureService, name: str = "a cat.png", red: int = 200)
 
 
 async def names(pictures: PictureService, search: str = "") -> list[str]:
-    return [each.name for each in (await pictures.page(search=search)).pictures]
+    return [each.name for each in (await pictures.slice(search=search)).pictures]
 
 
 async def left(store: Store) -> tuple[int, int]:
@@ -107,12 +107,12 @@ async def test_pictures_are_listed_newest_first_and_found_by_any_part_of_their_n
     assert await names(pictures) == ["x.png", "CATS.png", "dog.png", "Cat.png"]
     assert await names(pictures, "cat") == ["CATS.png", "Cat.png"]
     assert await names(pictures, "nothing") == []
-    first = await pictures.page(limit=3)
-    second = await pictures.page(limit=3, after=first.next)
+    first = await pictures.slice(limit=3)
+    second = await pictures.slice(limit=3, after=first.next)
     assert [each.name for each in second.pictures] == ["Cat.png"]
     assert second.next is None
-    found = await pictures.page(search="cat", limit=1)
-    following = await pictures.page(search="cat", limit=1, after=found.next)
+    found = await pictures.slice(search="cat", limit=1)
+    following = await pictures.slice(search="cat", limit=1, after=found.next)
     assert [each.name for each in following.pictures] == ["Cat.png"]
     assert following.next is None
 
@@ -123,7 +123,7 @@ async def test_an_upload_that_is_killed_leaves_no_picture_without_its_bytes(
     async def attempt(fate: Fate, writes: int) -> None:
         moved.ahead = timedelta()
         dead = await dies(add(Services(Fated(store, fate)).pictures))
-        listed = (await services.pictures.page()).pictures
+        listed = (await services.pictures.slice()).pictures
         assert bool(listed) is not dead
         for each in listed:
             assert await services.pictures.blob(each.file_name) is not None
@@ -140,7 +140,7 @@ async def test_a_deletion_that_is_killed_leaves_no_picture_without_its_bytes(
     async def attempt(fate: Fate, writes: int) -> None:
         added = await add(services.pictures)
         dead = await dies(Services(Fated(store, fate)).pictures.delete(added.hash))
-        for each in (await services.pictures.page()).pictures:
+        for each in (await services.pictures.slice()).pictures:
             assert await services.pictures.blob(each.file_name) is not None
         assert (await names(services.pictures) == []) is (not dead or writes > 0)
         # Uploading it again works, whatever was left.

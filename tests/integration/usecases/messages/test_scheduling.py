@@ -81,11 +81,11 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
     deleted = await schedule(services, gone)
     await services.lists.finish_deletion(gone)
     paused = await schedule(services, name)
-    await use.pause(paused.ref)
+    await services.message_states.pause(paused.ref)
     soon = await schedule(services, name, now() + timedelta(seconds=2))
     tomorrow = await schedule(services, name, days(1))
     cancelled = await schedule(services, name, days(2))
-    await use.cancel(cancelled.ref)
+    await services.message_states.cancel(cancelled.ref)
 
     async with scheduling(store, schedulers=2):
         done = await until(services, nobody.ref, lambda m: m.status in FINAL)
@@ -108,11 +108,11 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
         assert (await use.get(paused.ref)).status is MessageStatus.PAUSED
         assert (await use.get(tomorrow.ref)).status is MessageStatus.PENDING
         assert (await use.get(long.ref)).status is MessageStatus.PROCESSING
-        await use.resume(paused.ref)
+        await services.message_states.resume(paused.ref)
         await until(services, paused.ref, lambda m: m.status is MessageStatus.PROCESSING)
 
     assert cancelled.ref not in await open_refs(services), "cancelled before its time"
-    assert {m.ref for m in (await use.page(MessagePart.DONE)).messages} >= {
+    assert {m.ref for m in (await use.slice(MessagePart.DONE)).messages} >= {
         cancelled.ref,
         nobody.ref,
     }
@@ -120,7 +120,7 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
     assert sorted(item.ref for item in items) == sorted([long.ref, soon.ref, paused.ref])
 
 
-async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
+async def test_without_disk_space_no_message_starts_and_that_is_not_a_stall(
     services: Services, store: Store, tmp_path: Path
 ) -> None:
     name = await make_list(services)
@@ -150,7 +150,7 @@ async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
     async with scheduling(store, space=space_watch(services, tmp_path, SpaceMark())):
         await until(services, waiting.ref, lambda m: m.status is MessageStatus.PROCESSING)
     assert await services.space_waits.current() is None
-    found = (await services.events.page()).events
+    found = (await services.events.slice()).events
     events = [each.severity for each in found if not each.subject]  # none of a message
     assert events == [Severity.INFO, Severity.WARNING]
 
@@ -185,7 +185,7 @@ async def test_a_message_is_complete_only_when_nothing_is_pending_or_in_doubt(
     counts = await check_sum(services, message)
     assert (counts.pending, counts.in_doubt) == (0, 1)
     assert not await completion.check(message), "somebody has to decide"
-    await services.doubts.decide(message, made[1].address, was_sent=True)
+    await services.in_doubt.decide(message, made[1].address, was_sent=True)
     assert await completion.check(message)
     done = await services.messages.get(message.ref)
     assert done.status is MessageStatus.COMPLETED
@@ -220,7 +220,7 @@ async def test_a_completion_that_is_interrupted_anywhere_is_finished_by_the_next
     assert await cut_after_each_write(attempt) == 6  # the event among them
 
 
-async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its_open_ones(
+async def test_parked_pages_resume_after_a_pause_and_a_cancelled_message_ends_its_open_ones(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_small_pages(monkeypatch, size=2, pages=3)
@@ -244,7 +244,7 @@ async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its
     assert page is not None
     assert page.properties["Parked"] is False
 
-    cancelled = await services.messages.cancel(message.ref)
+    cancelled = await services.message_states.cancel(message.ref)
     completion = Completion(services)
     await completion.put_back(cancelled)
     assert set(await bodies_of(store, SEND_QUEUE)) == {

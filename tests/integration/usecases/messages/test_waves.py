@@ -8,17 +8,18 @@ import pytest
 
 from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.buckets import bucket_of
-from postroom.domain.messages.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.domain.messages.waves.buckets import bucket_of
+from postroom.domain.messages.waves.canaries import ONLY_CHOSEN, CanaryRules
 from postroom.scheduler.fan_out import FanOut
 from postroom.scheduler.waiting_waves import WaitingWaves
 from postroom.services.events import Severity
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.sending.page_rows import PageRows
+from postroom.services.messages.sending_options import OptionsChange, SendingOptions
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -40,7 +41,9 @@ def stride(engine: str) -> int:
 
 
 async def schedule(services: Services, canary: str, name: str = "contoso1") -> Message:
-    return await services.messages.create(name, "News", BODIES, now(), canary=canary)
+    return await services.messages.create(
+        name, "News", BODIES, now(), options=SendingOptions(canary=canary)
+    )
 
 
 async def fan_out_wave(store: Store, ref: str, rules: CanaryRules = ONLY_CHOSEN) -> Message:
@@ -69,7 +72,7 @@ async def fan_out_waves(store: Store, ref: str) -> Message:
     return await fan_out_wave(store, message.ref)
 
 
-async def test_waves_interrupted_after_any_write_plan_everybody_once(
+async def test_waves_interrupted_after_any_write_plan_everyone_once(
     services: Services, store: Store, stride: int
 ) -> None:
     name = await make_list(services)
@@ -95,7 +98,7 @@ async def addresses_until(services: Services, message: Message, end: int) -> set
     return {address for page in pages for address in page.emails.addresses}
 
 
-async def test_who_comes_back_or_moves_between_two_waves_gets_one_email(
+async def test_someone_who_comes_back_or_moves_between_two_waves_gets_one_email(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -210,7 +213,7 @@ async def test_a_healthy_canary_is_followed_by_the_others_after_its_wait(
     assert (await check_sum(services, done)).accepted == 30
 
 
-async def test_a_bad_canary_pauses_the_message_until_somebody_resumes_it(
+async def test_a_bad_canary_pauses_the_message_until_someone_resumes_it(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -222,12 +225,12 @@ async def test_a_bad_canary_pauses_the_message_until_somebody_resumes_it(
         paused = await until(services, message.ref, lambda m: m.status is MessageStatus.PAUSED)
         counts = await check_sum(services, paused)
         assert counts.planned == counts.refused < 60
-        assert "were refused or bounced (100.0 %, and the limit is 5 %)" in paused.reason
-        [event] = (await services.events.page()).events
+        assert "were refused or bounced (100.0%; the limit is 5%)" in paused.reason
+        [event] = (await services.events.slice()).events
         assert event.severity is Severity.WARNING
         assert event.subject == f"message:{message.ref}"
         assert paused.reason in event.text
-        await services.messages.resume(message.ref)
+        await services.message_states.resume(message.ref)
         resumed = await until(services, message.ref, lambda m: m.status is MessageStatus.PROCESSING)
         await settle_all(services, resumed, ACCEPTED)
         done = await until(services, message.ref, lambda m: m.status in FINAL)
@@ -258,9 +261,9 @@ async def test_a_decision_that_is_interrupted_anywhere_is_the_same_the_next_time
         assert decided.paused_from is MessageStatus.QUEUING
         assert decided.waves is not None
         assert decided.waves.is_last
-        about = [e for e in (await services.events.page()).events if str(decided.ref) in e.subject]
+        about = [e for e in (await services.events.slice()).events if str(decided.ref) in e.subject]
         assert len(about) in (1, 2)
-        resumed = await services.messages.resume(message.ref)
+        resumed = await services.message_states.resume(message.ref)
         done = await fan_out_wave(store, resumed.ref)
         assert len(await check_pages_of(services, done)) == 40
 
@@ -291,21 +294,21 @@ async def test_a_message_can_be_paused_and_cancelled_between_two_waves(
     message = await schedule(services, "50%,0s")
     async with scheduling(store):
         await until(services, message.ref, is_waiting)
-        paused = await services.messages.pause(message.ref)
+        paused = await services.message_states.pause(message.ref)
         await settle_all(services, paused, ACCEPTED)
-        resumed = await services.messages.resume(message.ref)
+        resumed = await services.message_states.resume(message.ref)
         assert resumed.status is MessageStatus.QUEUING
         await until(services, message.ref, lambda m: m.status is MessageStatus.PROCESSING)
         other = await schedule(services, "50%,1h")
         sending = await until(services, other.ref, is_waiting)
-        await services.messages.cancel(other.ref)
+        await services.message_states.cancel(other.ref)
         await settle_all(services, sending, EmailOutcome.SUPPRESSED)
         done = await until(services, other.ref, lambda m: m.counts is not None)
     assert done.status is MessageStatus.CANCELLED
     assert (await check_sum(services, done)).planned < 40
 
 
-async def test_a_canary_to_nobody_delays_nobody(services: Services, store: Store) -> None:
+async def test_a_canary_without_recipients_delays_nobody(services: Services, store: Store) -> None:
     await make_list(services)
     message = await schedule(services, "10%,1h")
     async with scheduling(store):
@@ -354,7 +357,9 @@ async def make_zoned(services: Services, name: str = "contoso1") -> ListName:
 async def schedule_by_local_time(services: Services, name: ListName) -> Message:
     """Schedule a message whose time has just passed in Berlin."""
     due = now() - timedelta(minutes=5)
-    return await services.messages.create(name, "News", BODIES, due, local_time=True)
+    return await services.messages.create(
+        name, "News", BODIES, due, options=SendingOptions(local_time=True)
+    )
 
 
 def locals_of(addresses: Iterable[Address]) -> str:
@@ -387,14 +392,16 @@ async def test_a_message_starts_when_its_time_comes_in_the_first_zone(
 ) -> None:
     name = await make_zoned(services)
     due = datetime(2030, 1, 15, 8, 0, tzinfo=UTC)  # 9:00 in Berlin
-    message = await services.messages.create(name, "News", BODIES, due, local_time=True)
+    message = await services.messages.create(
+        name, "News", BODIES, due, options=SendingOptions(local_time=True)
+    )
     assert message.starts_at == datetime(2030, 1, 14, 19, 0, tzinfo=UTC)  # 9:00 at UTC+14
     assert message.due_at == due
-    later = await services.messages.edit(message.ref, local_time=False)
+    later = await services.messages.edit(message.ref, options=OptionsChange(local_time=False))
     assert later.starts_at == due
 
 
-async def test_who_changes_their_zone_between_two_waves_gets_one_email(
+async def test_subscribers_who_change_their_zone_between_two_waves_get_one_email(
     services: Services, store: Store
 ) -> None:
     name = await make_zoned(services)
@@ -415,7 +422,9 @@ async def test_each_wave_of_local_time_begins_at_its_time(services: Services, st
             name, f"{local}@example.com", verified=True, attributes={"time_zone": zone}
         )
     due = now() + timedelta(seconds=3)
-    message = await services.messages.create(name, "News", BODIES, due, local_time=True)
+    message = await services.messages.create(
+        name, "News", BODIES, due, options=SendingOptions(local_time=True)
+    )
     async with scheduling(store):
         first = await until(services, message.ref, is_waiting)
         assert locals_of(await addresses_until(services, first, first.queued_pages)) == "a"
@@ -431,11 +440,19 @@ async def test_each_wave_of_local_time_begins_at_its_time(services: Services, st
 async def test_a_canary_and_local_time_are_not_combined(services: Services) -> None:
     name = await make_list(services)
     with pytest.raises(Invalid, match="canary"):
-        await services.messages.create(name, "News", BODIES, now(), canary="1%", local_time=True)
-    message = await services.messages.create(name, "News", BODIES, days(1), canary="1%")
+        await services.messages.create(
+            name, "News", BODIES, now(), options=SendingOptions(canary="1%", local_time=True)
+        )
+    message = await services.messages.create(
+        name, "News", BODIES, days(1), options=SendingOptions(canary="1%")
+    )
     with pytest.raises(Invalid, match="canary"):
-        await services.messages.edit(message.ref, local_time=True)
-    assert (await services.messages.edit(message.ref, local_time=True, canary="off")).local_time
+        await services.messages.edit(message.ref, options=OptionsChange(local_time=True))
+    assert (
+        await services.messages.edit(
+            message.ref, options=OptionsChange(local_time=True, canary="off")
+        )
+    ).local_time
 
 
 async def test_fields_of_a_message_by_local_time_are_filled_in(
@@ -443,13 +460,15 @@ async def test_fields_of_a_message_by_local_time_are_filled_in(
 ) -> None:
     name = await make_zoned(services)
     bodies = NewBodies("<p>{{ city | default: '-' }}</p>", "{{ city | default: '-' }}")
-    message = await services.messages.create(name, "News", bodies, now(), local_time=True)
+    message = await services.messages.create(
+        name, "News", bodies, now(), options=SendingOptions(local_time=True)
+    )
     done = await fan_out_waves(store, message.ref)
     assert locals_of(await check_pages(store, done)) == "abcde"
     pages = await PageRows(store).some(done, 0, done.queued_pages)
     values = {
-        str(address)[0]: page.emails.values(place)
+        str(address)[0]: each
         for page in pages
-        for place, address in enumerate(page.emails.addresses)
+        for address, each in zip(page.emails.addresses, page.emails.values(), strict=True)
     }
     assert set(values["a"]) == {"x"}

@@ -19,7 +19,7 @@ from postroom.services.events import EventService, Severity
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services
-from tests.services.recording_smtp import running_recording_smtp
+from tests.services.mail.recording_smtp import running_recording_smtp
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from postroom.settings import Settings, load_settings
 from postroom.storage import Entity
 from postroom.wiring import opened_services
 from tests.services.dns_server import resolver_of, running_dns_server
-from tests.services.recording_smtp import Rule, running_recording_smtp
-from tests.services.smtp_sink import SmtpSink
+from tests.services.mail.recording_smtp import Rule, running_recording_smtp
+from tests.services.mail.smtp_sink import SmtpSink
 
 GOOD = {
     "news.contoso.se": ["v=spf1 include:_spf.contoso.se -all", "some-verification=1"],
@@ -42,6 +43,29 @@ async def settings_with_a_list(
     async with opened_services(settings) as services:
         await services.lists.create("news", "News", sender)
     return settings
+
+
+async def test_applications_that_cannot_be_registered_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = await settings_with_a_list(tmp_path, {})
+
+    async def found() -> Finding:
+        everything = await check_everything(settings, resolver=NO_DNS)
+        return next(each for each in everything if each.part == "applications")
+
+    one = '[[apps]]\npath = "/shop/orders"\ncommand = ["true"]\n'
+    file = tmp_path / "postroom.toml"
+    file.write_text(one)
+    good = await found()
+    assert good.state is FindingState.OK
+    assert good.text == "those of postroom.toml can run: /shop/orders"
+
+    file.write_text(one + one.replace("/shop", "/SHOP"))
+    twice = await found()
+    assert twice.state is FindingState.ERROR
+    assert twice.text == "postroom.toml, line 5: /SHOP/orders is already used in line 2"
 
 
 async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink) -> None:
@@ -76,7 +100,7 @@ async def test_a_domain_without_records_gets_advice_on_what_to_publish(
 @pytest.mark.parametrize(
     ("records", "part", "state", "advice"),
     [
-        (["v=spf1 +all"], "SPF", FindingState.WARNING, "everybody"),
+        (["v=spf1 +all"], "SPF", FindingState.WARNING, "everyone"),
         (["v=spf1 -all", "v=spf1 mx -all"], "SPF", FindingState.ERROR, "there are 2"),
         (["v=spf10 -all"], "SPF", FindingState.WARNING, "none"),
     ],
@@ -123,7 +147,7 @@ async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink)
     assert "not looked up" in found["DNS"].text
 
 
-async def test_nothing_is_looked_up_for_mails_that_stay_here(tmp_path: Path) -> None:
+async def test_nothing_is_looked_up_for_emails_that_stay_here(tmp_path: Path) -> None:
     found = await findings(tmp_path, resolver=NO_DNS)
 
     assert not [part for part in found if "SPF" in part or part == "DNS"]
@@ -146,7 +170,7 @@ async def test_a_key_that_could_be_guessed_is_a_warning(tmp_path: Path) -> None:
     assert found["secret_key"].state is FindingState.WARNING
 
 
-async def test_an_address_where_nobody_answers_is_a_warning(tmp_path: Path) -> None:
+async def test_an_address_that_does_not_respond_is_a_warning(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -177,7 +201,7 @@ async def test_failed_messages_and_stopped_queues_are_reported(tmp_path: Path) -
     assert "postroom queue redrive 'shop/orders;poison'" in failed.advice
 
 
-async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
+async def test_a_test_email_is_sent_on_request_only(tmp_path: Path) -> None:
     with running_recording_smtp() as server:
         settings = await settings_with_a_list(tmp_path, {"transport": server.url})
         await check_everything(settings)
@@ -195,7 +219,7 @@ async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
         assert b"From: Postroom <hello@news.contoso.se>" in mail.content
 
 
-async def test_the_from_address_of_a_test_mail_can_be_chosen(tmp_path: Path) -> None:
+async def test_the_from_address_of_a_test_email_can_be_chosen(tmp_path: Path) -> None:
     with running_recording_smtp() as server:
         environment = {"transport": server.url, "alert_from": "alerts@contoso.se"}
         settings = await settings_with_a_list(tmp_path, environment)
@@ -208,7 +232,7 @@ async def test_the_from_address_of_a_test_mail_can_be_chosen(tmp_path: Path) -> 
         assert found[-1].state is FindingState.ERROR
 
 
-async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path) -> None:
+async def test_without_a_list_a_test_email_asks_for_a_from_address(tmp_path: Path) -> None:
     with running_recording_smtp() as server:
         variables = {"POSTROOM_DATA": str(tmp_path), "POSTROOM_TRANSPORT": server.url}
         settings = load_settings(variables, tmp_path)
@@ -220,7 +244,7 @@ async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path
     assert "--from" in found[-1].advice
 
 
-async def test_a_test_mail_that_is_refused_says_why(tmp_path: Path) -> None:
+async def test_a_test_email_that_is_refused_says_why(tmp_path: Path) -> None:
     with running_recording_smtp(Rule("RCPT", reply="550 5.1.1 nobody here")) as server:
         settings = await settings_with_a_list(tmp_path, {"transport": server.url})
         found = await check_everything(settings, mail_to="ann@example.com")
@@ -236,6 +260,9 @@ async def test_the_consent_ledger_is_verified(tmp_path: Path) -> None:
         found = {each.part: each for each in await check_everything(settings)}
         assert found["consent ledger"].state is FindingState.OK
         assert found["consent ledger"].text == "all intact (subscriptions: 1, entries: 1)"
+        await services.imports.import_csv("news", io.BytesIO(b"email\nbob@a.org\ncid@a.org"))
+        found = {each.part: each for each in await check_everything(settings)}
+        assert found["consent ledger"].text == "all intact (subscriptions: 3, entries: 3)"
         table, row = services.store.table("mailinglist"), f"ledger:{ann.guid},000001"
         entry = await table.get("news", row)
         assert entry is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.page_emails import ERASED
@@ -20,10 +20,10 @@ from postroom.storage import Entity, KeyRange, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
 from tests.integration.usecases.making import rows_of
-from tests.integration.usecases.messages.test_sender_and_its_store import sender
+from tests.integration.usecases.messages.sending.test_sender_and_its_store import sender
 from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages
-from tests.services.old_stores import fill_with
-from tests.services.recording_smtp import running_recording_smtp
+from tests.services.mail.recording_smtp import running_recording_smtp
+from tests.services.stores.old_stores import fill_with
 from tests.services.waiting import until
 
 LIST = ListName("news")
@@ -36,7 +36,7 @@ RECIPIENTS = {
 
 @pytest.fixture
 async def old(store: Store) -> Services:
-    """A store with several spellings of addresses: see `make_spelled.py`."""
+    """A store with several spellings of addresses: see `make_spelled.py.txt`."""
     await fill_with(store, "spelled")
     return Services(store)
 
@@ -80,7 +80,7 @@ async def test_spellings_of_an_address_become_one_subscriber(
     assert "dup@example.org" not in {str(r.properties.get("EmailAddress")) for r in remaining}
 
 
-async def test_messages_that_were_under_way_reach_everybody_once(
+async def test_messages_that_were_under_way_reach_everyone_once(
     old: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_small_pages(monkeypatch, 3, 2)
@@ -122,8 +122,8 @@ async def test_emails_of_earlier_messages_are_found_in_any_spelling(old: Service
             for local, _, domain in (address.partition("@") for address in sent)
         ]
         assert sum(found, Counter()).keys() == set(sent)
-    page = await old.outcomes.slice(message, prefix="BO")
-    assert sorted(each.address for each in page.emails) == [
+    part = await old.outcomes.slice(message, prefix="BO")
+    assert sorted(each.address for each in part.emails) == [
         "Bob@example.org",
         "Both@example.org",
         "both@example.org",
@@ -185,7 +185,7 @@ async def test_emails_that_were_rows_are_part_of_their_pages(store: Store) -> No
     deferred = await services.pages.get(sending.day, sending.ref, 1)
     assert deferred is not None
     state = deferred.emails.state(1)
-    assert (state.tries, state.doubts, state.reply) == (3, 1, "451 later")
+    assert (state.tries, state.unanswered, state.reply) == (3, 1, "451 later")
     assert state.next_try_at == deferred.waiting.next_try_at
     parked = await services.pages.get(sending.day, sending.ref, 3)
     assert parked is not None

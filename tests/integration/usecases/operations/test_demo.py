@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from postroom import clock
 from postroom.cli.operations.demo import fill_with_examples
-from postroom.cli.operations.demo.people import invent, totals
+from postroom.cli.operations.demo.memberships import invent, totals
 from postroom.cli.operations.demo.plans import DAYS, GARDEN, NEWS, PLANS, SEGMENTS
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import EmailOutcome
@@ -61,12 +62,32 @@ async def test_the_demo_has_history_that_every_page_can_show(services: Services)
     ]
     assert refused.reply.startswith("55")
     assert len(await services.times.under_way(limit=10)) == 1
-    assert len(await services.times.to_come(limit=10)) == 1
+    assert len(await services.times.upcoming(limit=10)) == 1
+    for message in await services.times.drafts(limit=10):
+        await services.composing.checked(message)
     assert (
         await services.subscriptions.unsubscribed_since(done[0].list_name, curve.points[0].at) > 100
     )
-    events = (await services.events.page(limit=100)).events
+    events = (await services.events.slice(limit=100)).events
     assert sum(" sent: " in each.text for each in events) == len(done)
+
+
+async def test_those_who_bounced_or_complained_in_the_demo_are_suppressed_and_get_no_more(
+    services: Services,
+) -> None:
+    await fill_with_examples(services, SETTINGS)
+    suppressed = {each.address: each async for each in services.suppressions.all()}
+    reasons = Counter(each.reason for each in suppressed.values())
+    assert set(reasons) == {"hard bounce", "complaint"}
+    blocked = [each async for each in services.subscriptions.rows.suppressed()]
+    assert len(blocked) > 100
+    done = (await services.times.done(limit=100)).messages
+    for message in [each for each in done if each.list_name == NEWS.name]:
+        async for email in services.outcomes.emails(message):
+            known = suppressed.get(email.address)
+            if known is not None and known.ref != message.ref and email.at is not None:
+                its_list = (await services.messages.get(known.ref or message.ref)).list_name
+                assert email.at < known.created_at or its_list != NEWS.name, email.address
 
 
 async def test_a_demo_that_was_killed_is_filled_again(services: Services) -> None:

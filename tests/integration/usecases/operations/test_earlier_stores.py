@@ -15,10 +15,10 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.services.operations.store_conversions import bring_up_to_date
 from postroom.storage import Store, open_store
 from postroom.wiring import Services
-from tests.integration.usecases.messages.test_sender_and_its_store import sender
-from tests.services.azurite import running_azurite
-from tests.services.postgres import PostgresServer
-from tests.services.recording_smtp import running_recording_smtp
+from tests.integration.usecases.messages.sending.test_sender_and_its_store import sender
+from tests.services.mail.recording_smtp import running_recording_smtp
+from tests.services.stores.azurite import running_azurite
+from tests.services.stores.postgres import PostgresServer
 from tests.services.waiting import until
 
 EARLIER = Path(__file__).parents[3] / "fixtures" / "stores" / "earlier"  # see `make.sh` there
@@ -66,7 +66,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         yield found
 
 
-async def test_a_store_of_an_earlier_version_goes_on(
+async def test_a_store_of_an_earlier_version_continues(
     place: tuple[str, str], tmp_path: Path
 ) -> None:
     async with await open_store(*place) as store:

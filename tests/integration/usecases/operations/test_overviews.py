@@ -33,7 +33,7 @@ async def scheduled(services: Services, subject: str, at: datetime) -> str:
 
 async def done(services: Services, subject: str, at: datetime) -> str:
     message = await services.messages.create("news", subject, BODIES, at)
-    await services.messages.cancel(message.ref)
+    await services.message_states.cancel(message.ref)
     await services.message_rows.archive(await services.messages.get(message.ref))
     return message.ref
 
@@ -50,7 +50,7 @@ async def test_messages_are_found_by_when_they_are_due(services: Services) -> No
     over = await done(services, "over", NOW - timedelta(days=1))
     times = services.times
     assert [m.ref for m in await times.under_way(limit=10)] == [late, just]
-    assert [m.ref for m in await times.to_come(limit=10)] == [soon, then]
+    assert [m.ref for m in await times.upcoming(limit=10)] == [soon, then]
     assert [m.ref for m in (await times.done(limit=10)).messages] == [over]
     everything = await times.all(limit=10)
     assert [m.ref for m in everything.messages] == [then, soon, just, over, late]
@@ -64,14 +64,14 @@ async def test_a_cancelled_message_is_not_open_even_before_it_is_archived(
     for hours in (-2, 2):
         kept = await scheduled(services, "kept", NOW + timedelta(hours=hours))
         cancelled = await scheduled(services, "not sent", NOW + timedelta(hours=hours))
-        await services.messages.cancel(cancelled)
-        open_ones = services.times.under_way if hours < 0 else services.times.to_come
+        await services.message_states.cancel(cancelled)
+        open_ones = services.times.under_way if hours < 0 else services.times.upcoming
         assert [m.ref for m in await open_ones(limit=10)] == [kept]
     counts = await services.times.count_open(most=10)
-    assert (counts.under_way, counts.to_come) == (1, 1)
+    assert (counts.under_way, counts.upcoming) == (1, 1)
 
 
-async def test_newest_first_goes_on_where_it_ended(services: Services) -> None:
+async def test_newest_first_continues_where_it_ended(services: Services) -> None:
     await services.lists.create("news", "News", "news@example.com")
     ages = [0, 0, 1, 1, 3, 12, 12, 50, 200, 4000]
     made = [await scheduled(services, f"{n}", NOW - timedelta(days=d)) for n, d in enumerate(ages)]
@@ -89,7 +89,9 @@ async def test_newest_first_goes_on_where_it_ended(services: Services) -> None:
 
 
 @pytest.mark.parametrize("before", ["nonsense", "9999", "'; --", "0001-01-01T00:00:00Z,1"])
-async def test_a_place_that_nobody_gave_is_no_error(services: Services, before: str) -> None:
+async def test_a_position_that_was_never_returned_is_not_an_error(
+    services: Services, before: str
+) -> None:
     await services.lists.create("news", "News", "news@example.com")
     await scheduled(services, "now", NOW)
     assert len((await services.times.all(limit=3, before=before)).messages) <= 1
@@ -153,7 +155,7 @@ async def test_a_queue_whose_next_message_is_never_taken_is_a_concern(services: 
     assert [c.queue for c in (await health.look()).concerns] == ["shop/orders"]
 
 
-async def test_a_long_queue_that_moves_is_no_concern(services: Services) -> None:
+async def test_a_long_queue_that_moves_is_not_a_concern(services: Services) -> None:
     clock = [datetime.now(UTC)]
     health = HealthService(services.hosts, services.queue_overview, now=lambda: clock[0])
     queue = services.store.queue("mail/send")
@@ -165,7 +167,7 @@ async def test_a_long_queue_that_moves_is_no_concern(services: Services) -> None
         clock[0] += STUCK - timedelta(seconds=1)
 
 
-async def test_what_was_put_aside_and_what_is_stopped_is_named(services: Services) -> None:
+async def test_failed_messages_and_stopped_queues_are_named(services: Services) -> None:
     await services.store.queue("shop/orders;poison").put("bad")
     await services.store.queue("shop/orders;dead-letter").put_many(["old", "older"])
     await services.queues.fault("shop/orders", "it cannot go on")

@@ -92,7 +92,7 @@ async def test_what_was_sent_or_cancelled_late_is_kept_from_its_end_on(
     archived_before = await sent_now(services, store, name, 300)
     await note_end(store, archived_before, None)
     cancelled = await schedule_at(services, name, days(-200))
-    cancelled = await services.messages.cancel(cancelled.ref)
+    cancelled = await services.message_states.cancel(cancelled.ref)
     assert await Completion(services).check(cancelled)
     old = await sent(services, store, name, 40)
     retention = Retention(Services(store), archive=KEPT, events=None)
@@ -107,7 +107,7 @@ async def test_what_was_sent_or_cancelled_late_is_kept_from_its_end_on(
     assert await mentions(store, late) == []
 
 
-async def test_for_ever_is_for_ever(services: Services, store: Store) -> None:
+async def test_without_a_limit_messages_are_kept_forever(services: Services, store: Store) -> None:
     name = await make_list(services)
     await fill(store, name, 3)
     old = await sent(services, store, name, 4000)

@@ -9,7 +9,9 @@ from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list
 
 
-async def test_looks_go_on_where_the_last_one_ended(services: Services, store: Store) -> None:
+async def test_each_look_continues_where_the_last_one_ended(
+    services: Services, store: Store
+) -> None:
     name = await make_list(services)
     made = [each.address for each in await fill(store, name, 25)]
     await change_many(services.subscriptions, name, made[20:22], BulkAction.BLOCK)

@@ -38,7 +38,7 @@ async def test_subscribers_by_state_and_part_of_address(services: Services, stor
         await services.search.whole("nowhere", most=5)
 
 
-async def test_more_than_the_store_answers_at_once(services: Services, store: Store) -> None:
+async def test_more_than_the_store_returns_at_once(services: Services, store: Store) -> None:
     name = await make_list(services)
     made = [each.address for each in await fill(store, name, MANY)]
     whole = await services.search.whole(name, most=MANY)
@@ -60,7 +60,7 @@ async def test_messages_that_are_open_and_those_that_are_done(
     await settle(services, done, 0, outcomes)
     assert await Completion(services).check(done)
 
-    found = (await services.messages.page()).messages
+    found = (await services.messages.slice()).messages
     assert await services.times.whole(MessagePart.OPEN, most=4) == found
     assert await services.times.whole(MessagePart.OPEN, most=3) is None
     archived = await services.times.whole(MessagePart.DONE, most=3)
@@ -95,9 +95,9 @@ async def test_emails_by_outcome_and_beginning(
     outcomes = services.outcomes
     for outcome in (None, *EmailOutcome):
         for prefix in ("", made[10][:9], made[7], "a", "zoe"):
-            page = await outcomes.slice(message, outcome=outcome, prefix=prefix)
+            found = await outcomes.slice(message, outcome=outcome, prefix=prefix)
             whole = await outcomes.whole(message, outcome=outcome, prefix=prefix, most=22)
-            assert whole == page.emails, (outcome, prefix)
+            assert whole == found.emails, (outcome, prefix)
     assert await outcomes.whole(message, most=21) is None
     assert await outcomes.whole(message, outcome=EmailOutcome.REFUSED, most=8) is not None
 
@@ -113,7 +113,7 @@ async def test_actions_events_and_blobs(services: Services, store: Store) -> Non
         assert await services.audit.whole(who=who, day=today, most=3) == actions.entries
     assert await services.audit.whole(most=2) is None
     for least in Severity:
-        events = await services.events.page(least=least, day=today)
+        events = await services.events.slice(least=least, day=today)
         assert await services.events.whole(least=least, day=today, most=3) == events.events
     assert await services.events.whole(most=2) is None
     blobs = await services.explorer.blobs("scratch")

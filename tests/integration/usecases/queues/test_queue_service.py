@@ -233,7 +233,9 @@ async def test_each_message_comes_back_at_its_own_time(services: Services, store
     assert await places(store) == {QUEUE: 1, retry_queue(QUEUE): 1}
 
 
-async def test_what_is_accepted_is_gone_with_its_history(services: Services, store: Store) -> None:
+async def test_an_accepted_message_is_deleted_with_its_history(
+    services: Services, store: Store
+) -> None:
     app = make_app(retries=0)
     identity = await services.queues.put(QUEUE, "an order")
     await services.queues.failed(await receive(store), app, FAILURE)
@@ -267,17 +269,17 @@ async def test_a_message_that_crashed_its_process_is_known_as_such(
     crash = AttemptFailure("the process ended: killed by SIGSEGV", exit_status=-11)
     await services.queues.put(QUEUE, "an order")
     message = await receive(store)
-    assert not await services.queues.has_crashed(message)
+    assert not await services.queues.attempts.has_crashed(message)
     await services.queues.failed(message, app, crash)
     message = await receive(store)
-    assert await services.queues.has_crashed(message)
+    assert await services.queues.attempts.has_crashed(message)
     await services.queues.failed(message, app, crash)
     await services.queues.start_due_retries(QUEUE)
     message = await receive(store)
-    assert await services.queues.has_crashed(message), "also in the next cycle"
+    assert await services.queues.attempts.has_crashed(message), "also in the next cycle"
     await services.queues.failed(message, app, FAILURE)
     message = await receive(store)
-    assert not await services.queues.has_crashed(message), "the last time it only raised"
+    assert not await services.queues.attempts.has_crashed(message), "the last time it only raised"
 
 
 async def test_messages_that_are_given_up_leave_an_event(services: Services, store: Store) -> None:
@@ -285,7 +287,7 @@ async def test_messages_that_are_given_up_leave_an_event(services: Services, sto
     for number in range(3):
         await services.queues.put(QUEUE, f"order {number}")
         await services.queues.failed(await receive(store), app, FAILURE)
-    events = (await services.events.page(least=Severity.WARNING)).events
+    events = (await services.events.slice(least=Severity.WARNING)).events
     [event] = events  # not one for each: three at once are one problem
     assert f"was moved to {poison_queue(QUEUE)}: ValueError: no" in event.text
     assert event.subject == f"queue:{QUEUE}"
@@ -472,14 +474,18 @@ async def test_what_fails_in_a_poison_queue_never_comes_back_to_one(
     ]
 
 
-async def test_a_full_message_can_still_be_put_aside(services: Services, store: Store) -> None:
+async def test_a_full_message_can_still_be_moved_to_poison(
+    services: Services, store: Store
+) -> None:
     await store.queue(QUEUE).put("x" * 48_000)
     await ImitatedHost(store, make_app()).run()
     assert await places(store) == {poison_queue(QUEUE): 1}
     assert await services.queues.redrive(QUEUE) == 1
 
 
-async def test_whatever_a_handler_raises_can_be_kept(services: Services, store: Store) -> None:
+async def test_anything_that_a_handler_raises_can_be_recorded(
+    services: Services, store: Store
+) -> None:
     identity = await services.queues.put(QUEUE, "an order")
     error = "NUL \0, half a pair \ud800, " + "very long " * 50_000
     failure = AttemptFailure(error, "한" * 100_000, exit_status=-9, process="p" * 1000)

@@ -14,9 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom import clock
-from postroom.cli.operations.demo.people import DemoPerson, invent, movements, totals
+from postroom.cli.operations.demo.memberships import DemoPerson, invent, movements, totals
 from postroom.cli.operations.demo.plans import (
     DAYS,
+    DRAFTS,
     NEWS,
     PLANS,
     SEGMENTS,
@@ -26,13 +27,19 @@ from postroom.cli.operations.demo.plans import (
     ListPlan,
     html_of,
 )
-from postroom.cli.operations.demo.results import write_results
+from postroom.cli.operations.demo.sample_results import (
+    invent_bounces,
+    refusal,
+    write_results,
+    write_suppressions,
+)
 from postroom.domain.audience.addresses import Address, address_key
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.errors import NotNow
+from postroom.domain.messages.delivery.bounces import Bounce
 from postroom.domain.messages.emails import Counts, EmailOutcome
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.domain.messages.refs import new_ref
@@ -45,8 +52,9 @@ from postroom.services.audience.growth.growth_history import (
     list_partition,
     summed,
 )
-from postroom.services.audience.signup.departures import departed_row
-from postroom.services.messages.message_contents import MessageBodies, NewBodies, with_text
+from postroom.services.audience.signup.unsubscribes import departed_row
+from postroom.services.messages.drafts.draft_contents import ContentChange
+from postroom.services.messages.message_contents import NewBodies, with_text
 from postroom.services.messages.sending.page_rows import Page, page_entity
 from postroom.settings import Settings
 from postroom.storage import Entity, Operation, Table, Upsert
@@ -57,6 +65,7 @@ RATE: Final = "60"
 """Emails per second, so that there is something to watch for a minute or two."""
 
 _SEED: Final = 16
+_AUTHOR: Final = "ben@example.com"
 _BATCH: Final = 100  # the operations of one batch of the store
 _AT_ONCE: Final = 8  # batches
 _PER_SECOND: Final = 900.0  # of messages that were sent
@@ -72,29 +81,32 @@ T = TypeVar("T")
 async def fill_with_examples(services: Services, settings: Settings) -> bool:
     """Create example data, for `--demo`; return False if there are lists already.
 
-    `NotNow` with a transport that sends: the addresses are nobody's (RFC 2606).
+    `NotNow` with a transport that sends: the addresses are invented (RFC 2606).
     """
     if sends_mail(settings.transport.url):
         raise NotNow("--demo sends to invented addresses: use the transport outbox:")
-    if (await services.lists.page(limit=1)).lists:
+    if (await services.lists.slice(limit=1)).lists:
         return False
     now = clock.now()
     days = [now.date() - timedelta(days=ago) for ago in range(DAYS, 0, -1)]
     history = GrowthHistory(services.store)
     together: dict[date, tuple[int, int]] = {}
+    bounces: list[Bounce] = []
     for number, plan in enumerate(PLANS):
         dice = random.Random(_SEED + number)  # noqa: S311 - every demo looks the same
         sent = [_time_of(mailing, now) for mailing in plan.mailings]
         people = invent(plan, sent, dice, now)
         await _write_people(services, ListName(plan.name), people)
         messages = [
-            _sent_message(plan, mailing, at, people, dice)
+            _sent_message(plan, mailing, at, people, dice, now)
             for mailing, at in zip(plan.mailings, sent, strict=True)
         ]
         await asyncio.gather(*(_write_message(services, each) for each in messages))
         for each in messages:
+            bounces += each.bounces
+            base_url = settings.web.base_url
             await write_results(
-                services, each.message, each.html, settings.web.base_url, people, dice, now
+                services, each.message, each.html, base_url, people, each.bounces, dice, now
             )
         grown = totals(people, days)
         await history.fill(list_partition(plan.name), grown)
@@ -104,10 +116,19 @@ async def fill_with_examples(services: Services, settings: Settings) -> bool:
     await history.finish_building()
     for plan in PLANS:
         await _create_list(services, plan, now)
+    await write_suppressions(services, bounces)
     for mailing in (SENT_NOW, TO_COME):
         at = now if mailing is SENT_NOW else _time_of(mailing, now)
         bodies = NewBodies(html_of(NEWS, mailing))
         await services.messages.create(NEWS.name, mailing.subject, bodies, at)
+    for draft in DRAFTS:
+        change = ContentChange(
+            list_name=draft.list_name,
+            subject=draft.subject,
+            format=MessageFormat.BLOCKS,
+            body=draft.source,
+        )
+        await services.composing.create(change, _AUTHOR)
     return True
 
 
@@ -131,7 +152,7 @@ async def _create_list(services: Services, plan: ListPlan, now: datetime) -> Non
 
 
 async def _write_people(services: Services, name: ListName, people: Sequence[DemoPerson]) -> None:
-    """Write those who are on the list, and the departures of the others."""
+    """Write those who are on the list, and the unsubscribes of the others."""
     present: list[Operation] = []
     departed: list[Operation] = []
     for each in people:
@@ -172,11 +193,12 @@ def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 class _SentMessage(msgspec.Struct, frozen=True):
-    """A message that was sent, with its pages and its HTML."""
+    """A message that was sent, with its pages, its HTML, and what came back."""
 
     message: Message
     pages: list[Page]
     html: str
+    bounces: list[Bounce]
 
 
 def _sent_message(
@@ -185,6 +207,7 @@ def _sent_message(
     at: datetime,
     people: Sequence[DemoPerson],
     dice: random.Random,
+    now: datetime,
 ) -> _SentMessage:
     recipients = sorted(
         (each for each in people if each.may_receive(at)),
@@ -211,7 +234,27 @@ def _sent_message(
     ]
     counts = sum((page.counts for page in pages), Counts())
     message = msgspec.structs.replace(message, queued_pages=len(pages), counts=counts)
-    return _SentMessage(message, pages, html_of(plan, mailing))
+    bounces = _bounces(message, pages, recipients, dice, now)
+    return _SentMessage(message, pages, html_of(plan, mailing), bounces)
+
+
+def _bounces(
+    message: Message,
+    pages: Sequence[Page],
+    recipients: Sequence[DemoPerson],
+    dice: random.Random,
+    now: datetime,
+) -> list[Bounce]:
+    """Return what came back, and what the refusals of dead mailboxes said."""
+    states = [state for page in pages for _, state in page.emails]
+    refusals: list[Bounce] = []
+    accepted: list[DemoPerson] = []
+    for person, state in zip(recipients, states, strict=True):
+        if state.outcome is EmailOutcome.ACCEPTED:
+            accepted.append(person)
+        elif state.reply == _UNKNOWN and state.at is not None:
+            refusals.append(refusal(message, person, state.reply, state.at))
+    return refusals + invent_bounces(message, accepted, dice, now)
 
 
 async def _write_message(services: Services, sent: _SentMessage) -> None:
@@ -219,7 +262,7 @@ async def _write_message(services: Services, sent: _SentMessage) -> None:
     message, counts = sent.message, sent.message.counts or Counts()
     await services.message_rows.reserve_ref(message.day, message.ref)
     bodies = await with_text(NewBodies(sent.html))
-    await MessageBodies(services.store).write(message, bodies)
+    await services.message_bodies.write(message, bodies)
     await _write(services.pages.table, [Upsert(page_entity(page)) for page in sent.pages])
     await services.message_rows.archive(message)
     await services.events.record(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import Any, Final
 
 import msgspec
 
@@ -11,7 +12,7 @@ DAYS: Final = 90
 
 
 class Edition(msgspec.Struct, frozen=True):
-    """A message. `days` is how long ago it was sent, at an hour (UTC); below 0, it is to come."""
+    """A message. `days` is how long ago it was sent, at an hour (UTC); below 0, it is scheduled."""
 
     days: int
     subject: str
@@ -110,17 +111,66 @@ on another."""
 
 
 def html_of(plan: ListPlan, mailing: Edition) -> str:
-    links = "".join(
-        f'<p><a href="https://www.example.com/{plan.name}/{path}">{text}</a></p>\n'
-        for path, text, _ in LINKS
+    (main, label, _), *others = LINKS
+    base = f"https://www.example.com/{plan.name}"
+    more = " · ".join(
+        f'<a href="{base}/{path}" style="color: #27509b">{text}</a>' for path, text, _ in others
     )
     return f"""<!doctype html>
-<html><body style="font-family: sans-serif; max-width: 36rem; margin: auto; line-height: 1.5">
-<p style="color: #666">{plan.description}</p>
-<h1>{mailing.subject}</h1>
-<p>{mailing.text}</p>
-{links}<p>Dear reader, this message is part of a demo, and so is everyone on its list. You read it
-as {{{{ email }}}}.</p>
-<p><a href="{{{{ unsubscribe_url }}}}">Unsubscribe from {{{{ list_description }}}}</a></p>
+<html lang="en"><body style="margin: 0; background: #f1f0ec; color: #24221e;
+font: 16px/1.6 system-ui, sans-serif">
+<div style="max-width: 36rem; margin: 0 auto; padding: 24px 16px">
+<p style="margin: 0 16px 16px; font-weight: 600">{plan.description}</p>
+<div style="padding: 32px 24px; border-radius: 8px; background: #ffffff">
+<h1 style="margin: 0 0 12px; font-size: 28px; line-height: 1.25">{mailing.subject}</h1>
+<p style="margin: 0 0 24px">{mailing.text}</p>
+<p style="margin: 0 0 24px"><a href="{base}/{main}" style="display: inline-block;
+padding: 10px 20px; border-radius: 6px; background: #27509b; color: #ffffff; font-weight: 600;
+text-decoration: none">{label}</a></p>
+<p style="margin: 0">{more}</p>
+</div>
+<p style="margin: 16px; color: #5c574d; font-size: 13px">This message is part of a demo, and so is
+everyone on its list. You read it as {{{{ email }}}}.
+<a href="{{{{ unsubscribe_url }}}}" style="color: #5c574d">Unsubscribe from
+{{{{ list_description }}}}</a></p>
+</div>
 </body></html>
 """
+
+
+class DraftPlan(msgspec.Struct, frozen=True):
+    """A message that someone is writing: a heading, a text, and maybe a button."""
+
+    list_name: str
+    subject: str
+    heading: str
+    text: str
+    button: str = ""
+
+    @property
+    def source(self) -> str:
+        blocks: list[dict[str, Any]] = [
+            {"type": "heading", "text": self.heading, "level": 1},
+            {"type": "text", "html": f"<p>{self.text}</p>"},
+        ]
+        if self.button:
+            link = f"https://www.example.com/{self.list_name}"
+            blocks.append({"type": "button", "text": self.button, "link": link})
+        return json.dumps({"version": 1, "blocks": blocks})
+
+
+DRAFTS: Final = (
+    DraftPlan(
+        "garden-club",
+        "The garden in December",
+        "Before the frost",
+        "Wrap the pots, empty the rain barrels, and bring the tools inside.",
+    ),
+    DraftPlan(
+        "contoso-news",
+        "Advent calendar: 24 small things",
+        "One door a day",
+        "Behind each is something that our growers made.",
+        "Open the first door",
+    ),
+)

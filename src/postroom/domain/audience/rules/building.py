@@ -1,4 +1,4 @@
-"""The parser of rules. It is a module of its own because its library takes a while to load."""
+"""The parser of rules. It is a separate module because its library takes a while to load."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ _EXPECTED: Final = {
     "WHOLE": "a whole number",
     "LPAR": "an opening parenthesis",
 }
-"""What to write, by a terminal of the grammar. The first one that is allowed says it for all."""
+"""What to write, by terminal of the grammar. If several are allowed, the first one stands for
+all."""
 
 _WORD: Final = re.compile(r'"[^"\n]*"?|\w+|\S')
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 def build(text: str) -> Rule:
-    """Read a rule. `RuleError`."""
+    """Parse a rule. `RuleError`."""
     try:
         rule: Rule = _parser().parse(text)  # type: ignore[assignment] # made by `_Builder`
     except UnexpectedToken as exc:
@@ -64,7 +65,7 @@ def build(text: str) -> Rule:
 
 
 def _error(text: str, at: int | None, allowed: Collection[str]) -> RuleError:
-    """Say what was expected instead of what is there; at `None`, the text ends."""
+    """Return an error that says what was expected instead; at `None`, the text ends."""
     words = next((each for terminal, each in _EXPECTED.items() if terminal in allowed), "less")
     found = _WORD.search(text, at) if at is not None else None
     if found is None:
@@ -88,7 +89,7 @@ def _parser() -> Lark:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
-    """Build a rule from the bottom up; each method is named as its part of the grammar."""
+    """Build a rule from the bottom up; each method is named after its part of the grammar."""
 
     def any_of(self, *parts: Rule) -> Rule:
         return AnyRule(parts)
@@ -155,7 +156,7 @@ class _Builder(Transformer[Token, Any]):
         try:
             return date.fromisoformat(token)
         except ValueError:
-            raise RuleError(_place(token), f"{token} is not a day of the calendar") from None
+            raise RuleError(_place(token), f"{token} is not a valid date") from None
 
     def whole(self, token: Token) -> int:
         _check_digits(token)

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from postroom.domain.audience.addresses import Address, address_key
+from postroom.domain.audience.field_texts import shown_value
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.rules.syntax import (
     LOOKED_UP,
@@ -29,9 +30,9 @@ from postroom.domain.audience.rules.syntax import (
 Row: TypeAlias = Mapping[str, FieldValue]
 Selects: TypeAlias = Callable[[Row], bool]
 Received: TypeAlias = Mapping[str, Container[str]]
-"""What rules ask about messages, opens and clicks (see `asked`), with the keys of the addresses for
-which it holds. It is asked for each subscriber again, so it may have those of a few neighbours at a
-time."""
+"""For each question of rules about messages, opens and clicks (see `asked`), the keys of the
+addresses for which it holds. It is looked up for each subscriber, so it may cover only a few
+neighbours at a time."""
 
 NOBODY: Final[Received] = {}
 
@@ -51,11 +52,13 @@ _PARTS: Final[Mapping[Operator, Callable[[str, str], bool]]] = {
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """A part of a rule, whether it holds for a subscriber, and the parts that it consists of."""
+    """A part of a rule, whether it holds for a subscriber, and the parts that it consists of. A
+    comparison has the subscriber's `value` instead, which may be empty."""
 
     text: str
     holds: bool
     parts: tuple[Reason, ...] = ()
+    value: str | None = None
 
 
 def compile_rule(rule: Rule, today: date, received: Received = NOBODY) -> Selects:
@@ -80,7 +83,7 @@ def compile_rule(rule: Rule, today: date, received: Received = NOBODY) -> Select
 
 
 def explain(rule: Rule, row: Row, today: date, received: Received = NOBODY) -> Reason:
-    """Say of each part of the rule whether it holds for a subscriber."""
+    """Return whether each part of the rule holds for a subscriber."""
     parts: tuple[Rule, ...] = ()
     if isinstance(rule, Not):
         parts = (rule.part,)
@@ -88,11 +91,14 @@ def explain(rule: Rule, row: Row, today: date, received: Received = NOBODY) -> R
         parts = rule.parts
     holds = compile_rule(rule, today, received)(row)
     inner = tuple(explain(each, row, today, received) for each in parts)
-    return Reason(text_of(rule), holds, inner)
+    value = None
+    if isinstance(rule, RuleComparison) and rule.operator not in LOOKED_UP:
+        value = shown_value(row.get(rule.field))
+    return Reason(text_of(rule), holds, inner, value)
 
 
 def asked(rule: RuleComparison) -> str:
-    """Return under which key it is known for whom this holds: for `received`, the message."""
+    """Return the key of a comparison in `Received`: for `received REF`, the message."""
     return str(rule.values[0]) if rule.operator is Operator.RECEIVED else text_of(rule)
 
 
@@ -134,7 +140,7 @@ def _compare(rule: RuleComparison, today: date, received: Received) -> Selects:
 
 
 def _test(rule: RuleComparison, today: date) -> Callable[[Any], bool]:
-    """Return what is asked of a value that is not empty."""
+    """Return the test of a value that is not empty."""
     values = [_comparable(each) for each in rule.values]
     if rule.period is not None:
         first = first_day(rule.period, today)
@@ -156,7 +162,7 @@ def _test(rule: RuleComparison, today: date) -> Callable[[Any], bool]:
 
 
 def is_empty(value: FieldValue) -> bool:
-    """Whether nothing is known: `false` and 0 are values, an empty text is none."""
+    """Return whether nothing is known: `false` and 0 are values, an empty text is not."""
     return value is None or value == "" or (_is_several(value) and not value)
 
 

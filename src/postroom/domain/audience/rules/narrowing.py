@@ -1,4 +1,4 @@
-"""What a rule says about the beginning of addresses: then not every subscriber has to be read."""
+"""How the addresses that a rule selects begin, so that not every subscriber has to be read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WHOLE: Final = (Operator.STARTS_WITH, Operator.EQUAL, Operator.IN)
 
 
 def address_start(rule: Rule) -> str:
-    """Return a text with which every address begins that the rule selects, without regard to case;
-    empty if there is none. It is in ASCII and in lower case."""
+    """Return the prefix that all addresses selected by the rule share, ignoring case; empty if
+    there is none. It is ASCII in lower case."""
     folded = _start(rule)
     plain = next((n for n, letter in enumerate(folded) if not letter.isascii()), len(folded))
     return folded[: min(plain, _LONGEST)]
@@ -32,7 +32,7 @@ def _start(rule: Rule) -> str:
 
 
 def _common(texts: Iterable[str]) -> str:
-    """Return with which letters all texts begin."""
+    """Return the common prefix of all texts."""
     first, *others = texts
     for length, letter in enumerate(first):
         if any(each[length : length + 1] != letter for each in others):

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
@@ -85,7 +85,7 @@ class BounceIdentification:
     async def _by_guid(
         self, message: Message, guid: SubscriberGuid, reported: list[str]
     ) -> IdentifiedEmail:
-        """Return the email to the subscriber with this GUID. Its page knows the address, also of
+        """Return the email to the subscriber with this GUID. Its page knows the address, even of
         those who have left: a spam report and one-click unsubscribing often come together."""
         subscriber = await self._owner(message, guid)
         known = () if subscriber is None else (subscriber.address, *subscriber.former_addresses)

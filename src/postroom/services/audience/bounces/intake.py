@@ -11,7 +11,7 @@ from typing import Final
 
 from postroom import clock
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BOUNCE_QUEUE, BOUNCES, BounceSource
+from postroom.domain.messages.delivery.bounces import BOUNCE_QUEUE, BOUNCES, BounceSource
 from postroom.services.entities import read, read_optional
 from postroom.storage import AlreadyExists, Entity, NotFound, Store, Value
 
@@ -46,9 +46,9 @@ class BounceIntake:
 
     async def keep(self, content: bytes, source: BounceSource, recipient: str = "") -> str:
         """Store and queue an email or an event; return its name. Once this returns, it cannot get
-        lost; an interruption before leaves it to the one who delivers it. `Invalid`."""
+        lost; after an earlier interruption, the deliverer has to send it again. `Invalid`."""
         if len(content) > LARGEST:
-            raise Invalid("mail", f"must have at most {LARGEST:,} bytes, not {len(content):,}")
+            raise Invalid("mail", f"must be at most {LARGEST:,} bytes, not {len(content):,}")
         if not content:
             raise Invalid("mail", "must not be empty")
         digest = hashlib.sha256(content).hexdigest()[:32]
@@ -88,7 +88,7 @@ class BounceIntake:
             await self._blobs.delete(name)
 
     async def forget_old(self, age: timedelta) -> None:
-        """Remove what nobody could make sense of and that is older than `age`."""
+        """Remove items that could not be understood and are older than `age`."""
         before = f"{clock.now() - age:%Y-%m-%d}"
         while True:
             found = await self._blobs.list(limit=_SLICE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from postroom.domain.messages.bounces import LONGEST_DIAGNOSTIC, BounceKind
+from postroom.domain.messages.delivery.bounces import LONGEST_DIAGNOSTIC, BounceKind
 from postroom.transport.smtp.bounce_verdicts import Verdict, judge_mailbox
 
 

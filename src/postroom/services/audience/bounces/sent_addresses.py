@@ -1,5 +1,5 @@
-"""To which address the email went that a bounce is about: as its page says, whether or not the
-subscriber is still on the list or has another address by now."""
+"""The address to which the email that a bounce is about was sent: its page says so, even if the
+subscriber has left the list or changed the address since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, address_key, parse_address
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef

@@ -20,7 +20,7 @@ from postroom.domain.audience.consent import (
     parse_head,
 )
 from postroom.domain.audience.former_addresses import FormerAddress
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import (
     ENTRIES,
@@ -212,8 +212,8 @@ class ConsentLedger:
         report: LedgerReport,
     ) -> LedgerFault | None:
         report.chains += 1
-        report.entries += len(entries)
-        _, fault = await self._checked(list_name, guid, entries, head)
+        imported, fault = await self._checked(list_name, guid, entries, head)
+        report.entries += len(entries) + (imported is not None)
         if fault and await self._has_changed(list_name, guid, entries, head):
             return None  # by a change between the two reads: the next check sees it
         return LedgerFault(list_name, guid, fault) if fault else None

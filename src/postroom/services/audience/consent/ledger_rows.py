@@ -34,10 +34,10 @@ from postroom.domain.audience.consent import (
     next_entry,
     parse_head,
 )
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.services import entities
 from postroom.services.audience.former_rows import formerly_rows, owner_entity
-from postroom.services.audience.signup.departures import departed_row
+from postroom.services.audience.signup.unsubscribes import departed_row
 from postroom.services.row_ranges import read_whole
 from postroom.storage import Entity, Insert, KeyRange, Operation, StoreDamaged, Table, Upsert, Value
 
@@ -126,8 +126,8 @@ def import_from(entity: Entity) -> ImportEntry:
 def first_rows(
     new: Subscriber, act: ConsentAction, source: ConsentSource, before: LedgerHead | None = None
 ) -> list[Operation]:
-    """Return what inserts a new subscriber with an entry; `before` is a chain from an earlier stay
-    on the list."""
+    """Return the operations that insert a new subscriber with an entry; `before` is a chain from an
+    earlier stay on the list."""
     changed = [ConsentAction.TRACKING_ALLOWED.value] if new.tracking else []
     entry = next_entry(
         before or LedgerHead(), new.list_name, new.guid, act, source, clock.now(), changed
@@ -136,7 +136,7 @@ def first_rows(
 
 
 def inserts(new: Subscriber, head: LedgerHead) -> list[Operation]:
-    """Return what inserts a new subscriber whose last entry is `head`."""
+    """Return the operations that insert a new subscriber whose last entry is `head`."""
     rows = [entities.subscriber_entity(new), *entities.lookup_entities(new, str(head))]
     return [*(Insert(each) for each in rows), *formerly_rows(new)]
 
@@ -204,8 +204,8 @@ class LedgerRows:
         changed: Sequence[str] = (),
         head: LedgerHead | None = None,
     ) -> list[Operation]:
-        """Return what adds an entry about a subscriber, who stays on the list, after `head` if that
-        is known already."""
+        """Return the operations that add an entry about a subscriber, who stays on the list, after
+        `head` if that is known already."""
         if head is None or subscriber.guid in self._conflicting:
             head = await self.head(subscriber.list_name, subscriber.guid)
         entry = _following(head, subscriber, act, source, changed)
@@ -219,8 +219,8 @@ class LedgerRows:
         source: ConsentSource | None,
         head: LedgerHead | None = None,
     ) -> list[Operation]:
-        """Return what adds the last entry about a subscriber, who leaves the list, after `head` if
-        that is known already."""
+        """Return the operations that add the last entry about a subscriber, who leaves the list,
+        after `head` if that is known already."""
         if head is None or subscriber.guid in self._conflicting:
             head = await self.head(subscriber.list_name, subscriber.guid)
         entry = _following(head, subscriber, act, source)

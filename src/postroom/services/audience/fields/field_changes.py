@@ -1,8 +1,8 @@
 """Changes of single fields of a list: add, change, rename, reorder, remove.
 
 The name of a field is also the name of its values in the rows of subscribers. Renaming a field
-declares it under its new name, with the former one beside it; then it renames the field in the
-rules of segments and the values in the rows, and finally forgets the former name. Each step can be
+declares it under its new name, together with the former one. Then it renames the field in the
+rules of segments and the values in the rows. Finally it forgets the former name. Each step can be
 repeated, so an interrupted change is finished by `finish_rename`, which the scheduler calls for
 every list that is in the index of renames (`unfinished_renames.py`).
 
@@ -13,15 +13,18 @@ values are renamed only when no message is being planned that may not know the n
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import EVERY_LIST, ListName
-from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.audience.field_declarations import is_free_name
+from postroom.domain.audience.fields import BUILT_IN, Field, Fields
+from postroom.domain.audience.lists.lists import EVERY_LIST, ListName
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import MessageStatus
 from postroom.errors import PostroomError
 from postroom.services import entities
@@ -39,6 +42,7 @@ _ATTRIBUTES: Final = "Attributes"
 _PENDING: Final = "PendingAttributes"
 
 Change = Callable[[Sequence[Field]], list[Field]]
+RowChange = Callable[[Entity], Entity | None]
 
 
 class ValueCount(msgspec.Struct, frozen=True):
@@ -95,8 +99,10 @@ class FieldChanges:
             return [changed if each.name == name else each for each in fields]
 
         if new.name != name:  # first: an interruption leaves an entry too many
-            existing = (await self._fields.get(list_name)).fields.own
-            _found(existing, name)
+            declared = await self._fields.get(list_name)
+            _found(declared.fields.own, name)
+            _check_new_name(name, new.name)
+            await self._forget_values(list_name, new.name, declared.fields)
             await self._index.upsert(Entity(entities.RENAMING, list_name, {}))
         try:
             declared = await self._change(list_name, change)
@@ -116,6 +122,22 @@ class FieldChanges:
         new = msgspec.structs.replace(_found(declared, name), name=new_name)
         return await self.change(list_name, name, new)
 
+    async def _forget_values(self, list_name: str, name: str, fields: Fields) -> None:
+        """Delete the values of a removed field whose name another field is about to get: they would
+        pass for newer values of that one. `NotNow` while a message may need them."""
+        if not is_free_name(name) or any(name in (f.name, f.formerly) for f in fields.declared):
+            return  # refused later, or still in use
+        owner = ListName(list_name)
+        if not (await self.count_values(owner, name, seconds=math.inf)).count:
+            return
+        if await self._is_planning(owner):
+            raise NotNow(
+                f"{name} was removed and still has values, which a message that is being prepared"
+                " may need: wait until it is being sent, or choose another name"
+            )
+        async for each in self._lists_of(owner):
+            await self._rewrite(each, partial(_without, name=name))
+
     async def finish_rename(self, list_name: str) -> int | None:
         """Rename the values of renamed fields; return how many subscribers had one. Repeatable.
 
@@ -130,7 +152,7 @@ class FieldChanges:
             if field.formerly:
                 async for each in self._lists_of(name):
                     await self._rename_in_rules(each, field)
-                    count += await self._rename_values(each, field)
+                    count += await self._rewrite(each, partial(_renamed, field=field))
                 await self._fields.end_rename(name, field.name)
         with contextlib.suppress(NotFound):
             await self._index.delete(entities.RENAMING, list_name)
@@ -151,10 +173,10 @@ class FieldChanges:
             return
         after: str | None = None
         while True:
-            page = await self._lists.page(limit=_LISTS_AT_ONCE, after=after)
-            for each in page.lists:
+            found = await self._lists.slice(limit=_LISTS_AT_ONCE, after=after)
+            for each in found.lists:
                 yield each.name
-            if (after := page.next) is None:
+            if (after := found.next) is None:
                 return
 
     async def move(self, list_name: str, name: str, *, by: int) -> None:
@@ -222,36 +244,37 @@ class FieldChanges:
 
         await retry_on_conflict(attempt, "list", list_name)
 
-    async def _rename_values(self, name: ListName, field: Field) -> int:
+    async def _rewrite(self, name: ListName, change: RowChange) -> int:
+        """Change the rows of a list's subscribers; return how many had to be."""
         count = 0
         waiting: list[Entity] = []
         async for entity in self._table.scan(
             KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX)
         ):
-            if (renamed := _renamed(entity, field)) is not None:
-                waiting.append(renamed)
+            if (changed := change(entity)) is not None:
+                waiting.append(changed)
                 count += 1
             if len(waiting) == _BATCH:
-                await self._replace(waiting, field)
+                await self._replace(waiting, change)
                 waiting = []
-        await self._replace(waiting, field)
+        await self._replace(waiting, change)
         return count
 
-    async def _replace(self, rows: Sequence[Entity], field: Field) -> None:
+    async def _replace(self, rows: Sequence[Entity], change: RowChange) -> None:
         if not rows:
             return
         try:
             await self._table.apply([Replace(each, each.etag) for each in rows])
-        except Conflict:  # somebody else changed one of them
+        except Conflict:  # someone else changed one of them
             for each in rows:
-                await self._replace_one(each, field)
+                await self._replace_one(each, change)
 
-    async def _replace_one(self, row: Entity, field: Field) -> None:
+    async def _replace_one(self, row: Entity, change: RowChange) -> None:
         async def attempt() -> None:
             found = await self._table.get(row.partition, row.row)
-            renamed = None if found is None else _renamed(found, field)
-            if renamed is not None:
-                await self._table.replace(renamed, renamed.etag)
+            changed = None if found is None else change(found)
+            if changed is not None:
+                await self._table.replace(changed, changed.etag)
 
         await retry_on_conflict(attempt, "subscriber", row.row)
 
@@ -266,6 +289,15 @@ class _Changed(PostroomError):
     """The field is not the one that was edited."""
 
 
+def _check_new_name(name: str, new_name: str) -> None:
+    """Raise `Invalid` for a new name that would give or take the values of a built-in field."""
+    for each in (name, new_name):
+        if new_name != name and each in BUILT_IN:
+            raise Invalid(
+                "name", f"cannot be changed from {name} to {new_name}: {each} is built in"
+            )
+
+
 def _found(fields: Sequence[Field], name: str) -> Field:
     for each in fields:
         if each.name == name:
@@ -277,15 +309,31 @@ def _named(declared: DeclaredFields, name: str) -> Field:
     return _found(declared.fields.own, name)
 
 
-def _renamed(entity: Entity, field: Field) -> Entity | None:
+def _renamed(entity: Entity, *, field: Field) -> Entity | None:
     """Return the row with the values of a renamed field; None if it has none. A value under the
     new name is newer, and stays."""
+
+    def rename(attributes: dict[str, Any]) -> None:
+        attributes.setdefault(field.name, attributes.pop(field.formerly))
+
+    return _with_attributes(entity, field.formerly, rename)
+
+
+def _without(entity: Entity, *, name: str) -> Entity | None:
+    """Return the row without the values of a field; None if it has none."""
+    return _with_attributes(entity, name, lambda attributes: attributes.pop(name))
+
+
+def _with_attributes(
+    entity: Entity, name: str, change: Callable[[dict[str, Any]], object]
+) -> Entity | None:
+    """Return the row with its attributes changed where they have a value of a field."""
     changed: dict[str, str] = {}
     for stored_as in (_ATTRIBUTES, _PENDING):
         text = entities.read_optional(entity, stored_as, str)
         attributes = msgspec.json.decode(text) if text else {}
-        if field.formerly in attributes:
-            attributes.setdefault(field.name, attributes.pop(field.formerly))
+        if name in attributes:
+            change(attributes)
             changed[stored_as] = msgspec.json.encode(attributes).decode()
     if not changed:
         return None

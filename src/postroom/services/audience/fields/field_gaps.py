@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_texts import shown_value
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.services import entities
 from postroom.services.audience.fields.list_fields import FieldService

@@ -1,5 +1,5 @@
 """The fields that a list declares, in one row of the list's partition; those of all lists are in a
-partition of their own."""
+separate partition."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.fields import Field, Fields, parse_fields
-from postroom.domain.audience.lists import EVERY_LIST, ListName
+from postroom.domain.audience.field_declarations import parse_fields
+from postroom.domain.audience.fields import Field, Fields
+from postroom.domain.audience.lists.lists import EVERY_LIST, ListName
 from postroom.domain.errors import Invalid, NotNow, Overtaken
 from postroom.services import entities
 from postroom.services.audience.lists import ListService
@@ -27,7 +28,7 @@ _LISTS_AT_ONCE: Final = 100
 
 
 class DeclaredFields(msgspec.Struct, frozen=True):
-    """The fields of a list. The ETag guards a change of its own ones."""
+    """The fields of a list. The ETag guards a change of the list's own fields."""
 
     fields: Fields
     etag: str
@@ -66,7 +67,7 @@ class FieldService:
 
     async def recent(self, name: ListName) -> Fields:
         """Return the fields of a list as they were at most five seconds ago; changes by this
-        process count at once. Sign-ups ask for them all the time."""
+        process count immediately. Sign-ups ask for them all the time."""
         known = self._recent.get(name)
         if known is None or clock.monotonic() - known[0] >= _RECENT_SECONDS:
             read_at = clock.monotonic()
@@ -97,21 +98,21 @@ class FieldService:
         return await self._save(name, _still_renamed(checked, known.own), etag)
 
     async def _check_no_list_has(self, fields: Sequence[Field]) -> None:
-        """Raise `Invalid` if a list has a field of its own with one of these names."""
+        """Raise `Invalid` if a list declares a field with one of these names."""
         after: str | None = None
         while True:
-            page = await self._lists.page(limit=_LISTS_AT_ONCE, after=after)
-            for mailing_list in page.lists:
+            found = await self._lists.slice(limit=_LISTS_AT_ONCE, after=after)
+            for mailing_list in found.lists:
                 own, _ = await self._stored(mailing_list.name)
                 taken = {name for each in own for name in (each.name, each.formerly)}
                 for number, each in enumerate(fields):
                     if each.name in taken:
                         raise Invalid(
                             f"fields.{number}.name",
-                            f"the list {mailing_list.name} has a field {each.name} of its own:"
+                            f"the list {mailing_list.name} has its own field {each.name}:"
                             " rename or remove it there first",
                         )
-            if (after := page.next) is None:
+            if (after := found.next) is None:
                 return
 
     async def end_rename(self, name: ListName, field: str) -> None:

@@ -1,4 +1,5 @@
-"""Files to import: a CSV file, or a zip archive of some, such as Mailchimp's export.
+"""Files to import: a CSV file, or a zip archive of some, such as the exports of Mailchimp and
+Substack.
 
 The members of an archive are copied to temporary files, as far as their size allows. Those whose
 name says that their addresses must not receive email come first, so that an interrupted import
@@ -20,13 +21,15 @@ import msgspec
 
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown
-from postroom.services.audience.files.meanings import Standing
+from postroom.services.audience.files.columns.meanings import Standing
 from postroom.services.audience.files.tools import standing_of_file
 
 MOST_MEMBERS: Final = 20
 LARGEST_CONTENT: Final = 2 * 1024**3
 _PIECE: Final = 1024 * 1024
 _SUFFIXES: Final = (".csv", ".tsv", ".txt")
+_SUBSCRIBERS: Final = "email_list."
+"""How the one file begins that has subscribers, among all the posts of Substack's archive."""
 _DAMAGED: Final = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError,
     ValueError,
@@ -73,6 +76,8 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         for each in archive.infolist()
         if each.filename.lower().endswith(_SUFFIXES) and not each.filename.startswith("__MACOSX")
     ]
+    subscribers = [each for each in members if _base(each).startswith(_SUBSCRIBERS)]
+    members = subscribers or members
     if not 1 <= len(members) <= MOST_MEMBERS:
         problem = f"the archive must have 1 to {MOST_MEMBERS} CSV files, not {len(members)}"
         raise Invalid("file", problem)
@@ -82,13 +87,17 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return members
 
 
+def _base(member: zipfile.ZipInfo) -> str:
+    return member.filename.rpartition("/")[2].lower()
+
+
 def _extracted(stack: ExitStack, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> FilePart:
     copy: BinaryIO = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack
     size = 0
     with archive.open(member) as source:
         while piece := source.read(_PIECE):
             size += len(piece)
-            if size > member.file_size:  # it lies about its size
+            if size > member.file_size:  # it is larger than it claims
                 raise Invalid("file", "the archive is damaged")
             copy.write(piece)
     return FilePart(copy, shown(member.filename), standing_of_file(member.filename), size)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 _LONGEST_SHOWN: Final = 100
 
-# A spreadsheet takes such a cell for a formula, also after spaces, so an export puts an apostrophe
-# before it.
+# A spreadsheet would read such a cell as a formula, even after spaces, so an export puts an
+# apostrophe before it.
 _FORMULA: Final = re.compile(r"'*(?:\s*[=+\-@]|[\t\r])")
 _PROTECTED_FORMULA: Final = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
 
@@ -24,8 +25,9 @@ def unprotected(cell: str) -> str:
 
 
 def squeezed(name: str) -> str:
-    """Return the letters and digits of a name, in lower case, for comparison."""
-    return "".join(filter(str.isalnum, name.casefold()))
+    """Return the letters and digits of a name without accents, in lower case, for comparison."""
+    plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
+    return "".join(filter(str.isalnum, plain.casefold()))
 
 
 def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.audience.fields import Field, value_text
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.lists import Subscriber
 from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.lists import ListService
@@ -85,6 +85,6 @@ def _exported(subscriber: Subscriber, fields: tuple[Field, ...]) -> tuple[str, .
 
 
 def _cell(value: Any) -> str:
-    """Return a value as a cell; a negative number is no formula."""
+    """Return a value as a cell; a negative number is not a formula."""
     text = value_text(value)
     return text if isinstance(value, int | float) else protected(text)

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from postroom.domain.errors import Invalid
-from postroom.services.audience.files.columns import FileColumn
-from postroom.services.audience.files.meanings import Meaning
+from postroom.services.audience.files.columns.columns import FileColumn
+from postroom.services.audience.files.columns.meanings import Meaning
 
 REJECTED_KEPT: Final = 10_000
 _MOST_REASONS: Final = 100
@@ -51,8 +51,9 @@ class ImportReport(msgspec.Struct):
     confirmed before, and `blocked` are blocked by their line or suppressed. `suppressed` counts
     addresses that the import suppressed and that were not before. `errors` has the first of the
     `rejected` lines, `sample` the first rows of the file, `created_fields` the fields that were
-    declared for columns of the file. `tool` is the name of the tool that the file comes from.
-    `reasons` counts rejected lines by reason, without the values in it.
+    declared for columns of the file. `tool` is the name of the tool that the file comes from, and
+    `warning` what to consider before such a file is imported. `reasons` counts rejected lines by
+    reason, without the values in it.
     """
 
     added: int = 0
@@ -68,6 +69,7 @@ class ImportReport(msgspec.Struct):
     sample: list[list[str]] = []
     created_fields: list[str] = []
     tool: str = ""
+    warning: str = ""
     reasons: dict[str, int] = {}
     dry_run: bool = False
 

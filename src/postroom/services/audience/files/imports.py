@@ -13,10 +13,10 @@
 - A blocked address stays blocked. A line with a reason blocks its address. A suppressed address is
   added, and blocked by its suppression.
 - An address that has unsubscribed elsewhere, according to its line, is removed and recorded as a
-  departure: no other line of the file and no later import adds it again.
+  unsubscribe: no other line of the file and no later import adds it again.
 - Subscribers who unsubscribed here are rejected, unless the caller re-subscribes them.
 - A line that cannot be used is reported, and does not stop the others, unless there are too many.
-- A cancelled import stops reading at once. An interrupted one is finished by importing again.
+- A cancelled import stops reading immediately. An interrupted one is finished by importing again.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ import msgspec
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.consent import BY_IMPORT, ConsentSource
-from postroom.domain.audience.fields import Field, parse_fields
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.field_declarations import parse_fields
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.renamed_fields import former_names
 from postroom.domain.errors import Invalid
 from postroom.services import entities
 from postroom.services.audience.fields.list_fields import FieldService
 from postroom.services.audience.files.archives import FilePart, opened_parts
-from postroom.services.audience.files.choice_values import with_more_choices
-from postroom.services.audience.files.columns import ColumnPlan, parse_choice
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.columns.choice_values import with_more_choices
+from postroom.services.audience.files.columns.columns import ColumnPlan, parse_choice
+from postroom.services.audience.files.columns.dates import DateOrder
 from postroom.services.audience.files.import_report import (
     Existing,
     ImportReport,
@@ -63,8 +64,8 @@ from postroom.services.audience.files.writing.import_writer import BATCHES_AT_ON
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.signup.departures import DepartedFrom, Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
+from postroom.services.audience.signup.unsubscribes import UnsubscribedFrom, Unsubscribes
 from postroom.services.audience.suppression.many_suppressions import ManySuppressions
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
 from postroom.services.concurrency import all_of, retry_on_conflict
@@ -85,14 +86,17 @@ class ImportService:
         fields: FieldService,
         counts: ListCounts,
         events: EventService,
+        suppressions: SuppressionRows,
         many_suppressions: ManySuppressions,
+        unsubscribes: Unsubscribes,
+        foreign_ids: ForeignIds,
     ) -> None:
         self._rows = store.table(entities.LISTS)
         self._lists = lists
         self._fields = fields
-        self._departures = Departures(store)
-        self._suppressions = SuppressionRows(store)
-        self._foreign_ids = ForeignIds(store)
+        self._unsubscribes = unsubscribes
+        self._suppressions = suppressions
+        self._foreign_ids = foreign_ids
         self._many_suppressions = many_suppressions
         self._events = events
         self._counts = counts
@@ -105,6 +109,7 @@ class ImportService:
         encoding: str | None = None,
         verified: bool = False,
         even_unsubscribed: bool = False,
+        unsubscribed_until: datetime | None = None,
         existing: Existing = Existing.OVERWRITE,
         create_fields: bool = False,
         guess_types: bool = False,
@@ -119,13 +124,13 @@ class ImportService:
         """Import a CSV file or an archive of some; it must be seekable. `NoSuch` list; `Invalid`.
 
         `verified` is for new addresses whose line says nothing. `even_unsubscribed` re-subscribes
-        people who unsubscribed. `existing` says what becomes of the values of addresses that are on
-        the list. `create_fields` declares fields for unknown columns: of text, or with
-        `guess_types` of the type of their first values, if they have any. `columns` says what
-        columns are used for (`columns.parse_choice`), `date_order` how dates are read.
-        `on_every_list` says whether a mailbox that is gone, or a complaint, may be suppressed on
-        every list; otherwise it is on this one. With `dry_run` nothing is written, and the report
-        says what would be done.
+        people who unsubscribed; with `unsubscribed_until`, only those who had by then. `existing`
+        says what becomes of the values of addresses that are on the list. `create_fields` declares
+        fields for unknown columns: of text, or with `guess_types` of the type of their first
+        values, if they have any. `columns` says what columns are used for (`columns.parse_choice`),
+        `date_order` how dates are read. `on_every_list` says whether a mailbox that is gone, or a
+        complaint, may be suppressed on every list; otherwise it is on this one. With `dry_run`
+        nothing is written, and the report says what would be done.
         """
         name = (await self._lists.get(list_name)).name
         report = ImportReport(dry_run=dry_run)
@@ -137,19 +142,10 @@ class ImportService:
         )
         with ExitStack() as stack:
             planned = stack.enter_context(PlannedRows()) if dry_run else None
-            blocked_lines = BlockedLines(
-                self._suppressions,
-                self._many_suppressions,
-                name,
-                report,
-                clock.now(),
-                on_every_list=on_every_list,
-                planned=planned,
-            )
             writer = ImportWriter(
                 self._rows,
-                self._departures,
-                blocked_lines,
+                self._unsubscribes,
+                self._blocked_lines(name, report, planned, on_every_list=on_every_list),
                 self._foreign_ids,
                 name,
                 report,
@@ -162,18 +158,40 @@ class ImportService:
                 threading.Event(), lambda: stack.enter_context(opened_parts(file))
             )
             for part, part_progress in _with_progress(parts, progress, file):
-                left = None if even_unsubscribed else await self._departures.of_list(name)
-                run = _PartRun(part, encoding, left, part_progress, on_rejected)
+                since = unsubscribed_until if even_unsubscribed else None
+                is_watched = since is not None or not even_unsubscribed
+                left = await self._unsubscribes.of_list(name) if is_watched else None
+                run = _PartRun(part, encoding, left, since, part_progress, on_rejected)
                 await self._import_part(name, run, plan, writer, report)
-        if dry_run:
-            return report
+        if not dry_run:
+            await self._record_end(list_name, report)
+        return report
+
+    def _blocked_lines(
+        self,
+        name: ListName,
+        report: ImportReport,
+        planned: PlannedRows | None,
+        *,
+        on_every_list: bool,
+    ) -> BlockedLines:
+        return BlockedLines(
+            self._suppressions,
+            self._many_suppressions,
+            name,
+            report,
+            clock.now(),
+            on_every_list=on_every_list,
+            planned=planned,
+        )
+
+    async def _record_end(self, list_name: str, report: ImportReport) -> None:
         await self._events.record(
             "import",
             f"import into {list_name} finished: {report.added:,} added,"
             f" {report.updated:,} updated, {report.rejected:,} rejected",
             subject=f"list:{list_name}",
         )
-        return report
 
     async def _import_part(
         self,
@@ -185,10 +203,14 @@ class ImportService:
     ) -> None:
         """Import one CSV file."""
         fields = (await self._fields.of(name)).fields
-        # The files of an archive may have other values: then a column without a field is text.
-        guess_types = plan.guess_types and not run.part.name
+        in_archive = bool(run.part.name)
         plan = msgspec.structs.replace(
-            plan, fields=fields, least=run.part.least, guess_types=guess_types
+            plan,
+            fields=fields,
+            least=run.part.least,
+            # The others may have other values: then a column without a field is text.
+            guess_types=plan.guess_types and not in_archive,
+            in_archive=in_archive,
         )
         writer.former_names = former_names(fields)
         stop = threading.Event()
@@ -202,6 +224,7 @@ class ImportService:
                 run.progress(0, report)  # its columns can be chosen
             raise
         report.columns, report.sample, report.tool = source.columns, source.sample, source.tool
+        report.warning = source.warning or report.warning
         progress, done, unusable = run.progress, 0, UnusableLines()
         try:
             created = await self._create(name, source.new_fields, dry_run=report.dry_run)
@@ -209,11 +232,12 @@ class ImportService:
             async with aclosing(read_ahead(source, run.left, stop)) as chunks:
                 async for prepared in chunks:
                     chunk = prepared.chunk
-                    await self._lists.get(name)  # it may have been deleted meanwhile
+                    await self._lists.get(name)  # it may have been deleted in the meantime
+                    await self._check_fields(name, source, dry_run=report.dry_run)
                     unusable.count(chunk.lines, chunk.empty, chunk.rejected)
                     await writer.unsubscribe(prepared)
                     if chunk.watched or chunk.incomplete:
-                        await self._reject_unwanted(name, prepared, writer.is_planned)
+                        await self._reject_unwanted(name, prepared, run.since, writer.is_planned)
                     run.reject(report, chunk.rejected)
                     await writer.suppress(chunk)
                     on_done = _byte_progress(progress, done, chunk, report) if progress else None
@@ -224,8 +248,17 @@ class ImportService:
                         progress(done, report)
                     await self._counts.add(name, writer.taken_change())
                     unusable.check(added=report.added, updated=report.updated)
+            await self._check_fields(name, source, dry_run=report.dry_run)
         finally:
             source.release()
+
+    async def _check_fields(self, name: ListName, source: SubscriberFile, *, dry_run: bool) -> None:
+        """Raise `Invalid` if a field that the file fills was renamed or removed in the meantime:
+        nobody would see its values."""
+        known = {each.name for each in (await self._fields.of(name)).fields.all}
+        if (gone := source.filled_fields - known) and not dry_run:
+            problem = f"the field {min(gone)} was renamed or removed during the import"
+            raise Invalid("columns", problem)
 
     async def _create(self, name: ListName, new: list[Field], *, dry_run: bool) -> list[str]:
         """Declare fields for columns of the file, and more choices of others; return the names of
@@ -259,10 +292,11 @@ class ImportService:
         self,
         name: ListName,
         prepared: PreparedChunk,
+        since: datetime | None,
         is_planned: Callable[[AddressKey], bool | None],
     ) -> None:
-        """Reject the lines of addresses that are not on the list and unsubscribed, or lack a value
-        that is required."""
+        """Reject the lines of addresses that are not on the list and unsubscribed (after `since`,
+        if given), or lack a value that is required."""
         chunk = prepared.chunk
         asked = sorted(chunk.watched.keys() | chunk.incomplete.keys())
         work_left = iter(asked)
@@ -272,7 +306,9 @@ class ImportService:
             for address in work_left:
                 left_at: datetime | None = None
                 if address in chunk.watched:
-                    left_at = await self._departures.left_at(name, address)
+                    left_at = await self._unsubscribes.left_at(name, address)
+                    if left_at is not None and since is not None and left_at <= since:
+                        left_at = None
                 if left_at is None and address not in chunk.incomplete:
                     continue
                 is_there = is_planned(address)
@@ -297,7 +333,9 @@ class _PartRun(msgspec.Struct):
 
     part: FilePart
     encoding: str | None
-    left: DepartedFrom | None
+    left: UnsubscribedFrom | None
+    since: datetime | None
+    """Only those who unsubscribed later stay off the list."""
     progress: Progress | None
     on_rejected: OnRejected | None
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
-from postroom.domain.audience.lists import SubscriberGuid, new_guids
+from postroom.domain.audience.lists.lists import SubscriberGuid, new_guids
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
-from postroom.services.audience.signup.departures import DepartedFrom
+from postroom.services.audience.signup.unsubscribes import UnsubscribedFrom
 
 CHUNK_LINES = 20_000
 BATCH = 49  # subscribers: two rows each, and their entry in the ledger, fit into one atomic batch
@@ -49,7 +49,7 @@ def batches_of(wanted: dict[AddressKey, bool | None]) -> list[AddressBatch]:
 
 
 async def read_ahead(
-    source: SubscriberFile, left: DepartedFrom | None, stop: threading.Event
+    source: SubscriberFile, left: UnsubscribedFrom | None, stop: threading.Event
 ) -> AsyncGenerator[PreparedChunk]:
     """Yield the file's chunks; while one is used, the next is prepared in a thread.
 

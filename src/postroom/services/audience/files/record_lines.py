@@ -11,10 +11,12 @@ import threading
 from collections.abc import Iterator
 from typing import Final, TextIO
 
+from postroom.errors import PostroomError
+
 LONGEST_RECORD: Final = 128 * 1024  # characters: the largest cell that `csv` accepts by default
 
 
-class RecordTooLong(csv.Error):
+class RecordTooLong(PostroomError, csv.Error):
     """A record is longer than `LONGEST_RECORD`. Reading can continue with the next line."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from postroom.services.audience.files.cells import shown, unprotected
-from postroom.services.audience.files.meanings import Meaning
+from postroom.services.audience.files.columns.meanings import Meaning
 
 _LONGEST_NOTE: Final = 2000
 _EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)

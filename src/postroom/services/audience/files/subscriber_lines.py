@@ -16,7 +16,7 @@ import io
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -25,8 +25,9 @@ from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, unprotected
-from postroom.services.audience.files.choice_values import distinct_values
-from postroom.services.audience.files.columns import (
+from postroom.services.audience.files.columns.attribute_keys import attribute_keys
+from postroom.services.audience.files.columns.choice_values import distinct_values
+from postroom.services.audience.files.columns.columns import (
     EMAIL,
     LONGEST_HEADER,
     VERIFIED,
@@ -35,14 +36,19 @@ from postroom.services.audience.files.columns import (
     FileColumns,
     unread_columns,
 )
+from postroom.services.audience.files.columns.guessed_types import ROWS, guessed_type
+from postroom.services.audience.files.columns.meanings import Blocking, Meaning, Standing
+from postroom.services.audience.files.columns.status_words import (
+    FALSE_WORDS,
+    TRUE_WORDS,
+    blocking_of,
+)
 from postroom.services.audience.files.encodings import (
     check_decodes,
     checked_encoding,
     marked_encoding,
 )
-from postroom.services.audience.files.guessed_types import ROWS, guessed_type
 from postroom.services.audience.files.import_report import RejectedLine
-from postroom.services.audience.files.meanings import Blocking, Meaning, Standing, blocking_of
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 
@@ -51,13 +57,13 @@ _NO_REASON = "blocked in the imported file"
 _MOST_REJECTED = 1000  # in one chunk: a rejected line may take milliseconds
 _SAMPLE = 5  # rows that a preview shows
 _NO_STANDING: Final = None, ""
-_MOST_LINES = 100  # of one record: a cell may have line breaks, but so many mean a missing quote
+_MOST_LINES = 100  # of one record: a cell may have line breaks, but more mean a missing quote
 
 _TRUTH: Final = {
-    "true": True, "yes": True, "1": True,
-    "false": False, "no": False, "0": False,
+    **dict.fromkeys(TRUE_WORDS, True),
+    **dict.fromkeys(FALSE_WORDS, False),
     "": None,
-}  # fmt: skip
+}
 
 
 class Chunk(msgspec.Struct):
@@ -119,37 +125,44 @@ class SubscriberFile:
         self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
         check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
-        if plan is not None and plan.create_fields and plan.guess_types:
-            self._guess(plan, stop)
+        if plan is not None and plan.create_fields:
+            self._look_through(plan, stop)
         if places := self._columns.fields.open_places:
-            values = distinct_values(
-                RecordLines(self._text, stop, already_read=1), self._columns, places
-            )
-            self.release()
-            self._plan = msgspec.structs.replace(self._plan or ColumnPlan(), values=values)
-            self._columns = self._open()
+            self._reopen(values=distinct_values(self._all_lines(stop), self._columns, places))
         first = self._first_rows(_SAMPLE, stop)
         width = len(self._columns.names)
         self.sample = [[shown(cell) for cell in row[:width]] for row in first]
         self.release()
         self._open()
-        self._lines = RecordLines(self._text, stop, already_read=1)
+        self._lines = self._all_lines(stop)
         self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
 
-    def _guess(self, plan: ColumnPlan, stop: threading.Event) -> None:
-        """Read the first rows, and start again with the types of the columns."""
-        rows = self._first_rows(ROWS, stop)
-        guesses: dict[int, FieldType] = {}
-        for place, name in enumerate(self._columns.names):
-            cells = [row[place] for row in rows if place < len(row)]
-            if (kind := guessed_type(name, cells, plan.date_order)) is not None:
-                guesses[place] = kind
+    def _look_through(self, plan: ColumnPlan, stop: threading.Event) -> None:
+        """Find out of which types the fields are that are to be created."""
+        columns = self._columns
+        if plan.guess_types:
+            rows = self._first_rows(ROWS, stop)
+            guesses: dict[int, FieldType] = {}
+            for place, name in enumerate(columns.names):
+                cells = [row[place] for row in rows if place < len(row)]
+                if (kind := guessed_type(name, cells, plan.date_order)) is not None:
+                    guesses[place] = kind
+            self._reopen(guesses=guesses)
+        if columns.attributes is not None:
+            lines = self._all_lines(stop)
+            self._reopen(keys=attribute_keys(lines, columns.delimiter, columns.attributes))
+
+    def _all_lines(self, stop: threading.Event) -> RecordLines:
+        return RecordLines(self._text, stop, already_read=1)
+
+    def _reopen(self, **known: Any) -> None:
+        """Start again, with what is known about the columns now."""
         self.release()
-        self._plan = msgspec.structs.replace(plan, guesses=guesses)
+        self._plan = msgspec.structs.replace(self._plan or ColumnPlan(), **known)
         self._columns = self._open()
 
     def _first_rows(self, count: int, stop: threading.Event) -> list[list[str]]:
-        lines, rows = RecordLines(self._text, stop, already_read=1), list[list[str]]()
+        lines, rows = self._all_lines(stop), list[list[str]]()
         try:
             for row in csv.reader(lines, delimiter=self._columns.delimiter):
                 lines.used = lines.number
@@ -171,9 +184,19 @@ class SubscriberFile:
         return self._columns.tool.name if self._columns.tool else ""
 
     @property
+    def warning(self) -> str:
+        """What to consider before the file is imported, or nothing."""
+        return self._columns.warning
+
+    @property
     def new_fields(self) -> list[Field]:
         fields = self._columns.fields
         return [*fields.new.values(), *fields.extended.values()]
+
+    @property
+    def filled_fields(self) -> frozenset[str]:
+        """The names of the fields that the file can fill."""
+        return self._columns.fields.filled
 
     def _open(self) -> FileColumns:
         """Start reading after the header line, which is returned."""
@@ -248,7 +271,7 @@ class SubscriberFile:
                     chunk.lines += 1
                     key = _want(chunk, address, said, standing)
                     if standing[0] is Standing.UNSUBSCRIBED and key in chunk.unsubscribed:
-                        self._note_departure(chunk, key, row)
+                        self._note_unsubscribe(chunk, key, row)
                     if why:
                         _block(chunk, key, why)
                     if is_simple and key not in chunk.attributes:
@@ -291,17 +314,16 @@ class SubscriberFile:
             return
         key = _want(chunk, address, said, standing)
         if key in chunk.unsubscribed:
-            self._note_departure(chunk, key, row)
+            self._note_unsubscribe(chunk, key, row)
         if columns.blocked is not None and columns.blocked < len(row):
             _block(chunk, key, row[columns.blocked])
         self._describe(chunk, key, line, row, attributes)
         if watch is not None and key in chunk.wanted and watch(key):
             chunk.watched[key] = line
 
-    def _note_departure(self, chunk: Chunk, key: AddressKey, row: list[str]) -> None:
-        place = self._columns.left_at
-        if place is not None and place < len(row) and row[place].strip():
-            chunk.left_at.setdefault(key, row[place])
+    def _note_unsubscribe(self, chunk: Chunk, key: AddressKey, row: list[str]) -> None:
+        if left_at := self._columns.left_at(row):
+            chunk.left_at.setdefault(key, left_at)
 
     def _attributes(self, row: list[str], standing: Standing | None) -> str:
         """Return the values of fields as JSON. A wrong value, or a wrong id in old links, does not

@@ -12,36 +12,61 @@ from typing import Final
 import msgspec
 
 from postroom.services.audience.files.cells import squeezed
-from postroom.services.audience.files.meanings import Meaning, Standing
+from postroom.services.audience.files.columns.meanings import Meaning, Standing
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool, by its name. `default` is the state of addresses of which a row says nothing."""
+    """A tool, by its name. `default` is the state of addresses of which a row says nothing.
+
+    `words` has statuses that mean something else here than in other tools. `advice` is what to do
+    if a file does not say who unsubscribed; with `never_says`, no file of the tool does.
+    """
 
     name: str
     signatures: tuple[frozenset[str], ...]
     columns: Mapping[str, Meaning]
     default: Standing | None = None
+    words: Mapping[str, Standing] = {}
+    advice: str = ""
+    never_says: bool = False
 
 
 def _tool(
     name: str,
     *signatures: tuple[str, ...],
-    default: Standing | None = None,
     columns: Mapping[str, Meaning],
+    default: Standing | None = None,
+    words: Mapping[str, Standing] | None = None,
+    advice: str = "Export the status of subscribers, too, or leave those people out of the file",
+    never_says: bool = False,
 ) -> Tool:
     return Tool(
         name,
         tuple(frozenset(map(squeezed, each)) for each in signatures),
         {squeezed(each): meaning for each, meaning in columns.items()},
         default,
+        {squeezed(each): standing for each, standing in (words or {}).items()},
+        advice,
+        never_says,
     )
 
+
+_OF_MAILCHIMP: Final = (
+    "LEID", "EUID", "CLEAN_CAMPAIGN_TITLE", "CLEAN_CAMPAIGN_ID", "UNSUB_CAMPAIGN_TITLE",
+    "UNSUB_CAMPAIGN_ID",
+)  # fmt: skip
+_OF_PHPLIST: Final = (
+    "id", "uuid", "modified", "last modified", "bouncecount", "number of bounces", "htmlemail",
+    "send this subscriber html emails", "subscribepage", "which page was used to subscribe",
+    "rssfrequency", "rss frequency", "password", "passwordchanged",
+)  # fmt: skip
+"""Columns that only the tool itself can use."""
 
 TOOLS: Final = (
     _tool(
         "Mailchimp",
-        ("Email Address", "LEID", "EUID"),
+        ("LEID", "EUID"),  # the column of the address has the label that the audience gave it
+        ("OPTIN_TIME", "CONFIRM_TIME", "LAST_CHANGED"),
         default=Standing.CONFIRMED,
         columns={
             "OPTIN_TIME": Meaning.JOINED,
@@ -49,9 +74,9 @@ TOOLS: Final = (
             "CONFIRM_TIME": Meaning.CONFIRMED_AT,
             "CONFIRM_IP": Meaning.CONFIRMED_FROM,
             "NOTES": Meaning.NOTE,
-            "LEID": Meaning.UNUSED,
-            "EUID": Meaning.UNUSED,
+            **dict.fromkeys(_OF_MAILCHIMP, Meaning.UNUSED),
         },
+        advice="Upload the zip archive of the export, which has a file for them",
     ),
     _tool(
         "listmonk",
@@ -66,6 +91,8 @@ TOOLS: Final = (
             "uuid": Meaning.FOREIGN_ID,
             "updated_at": Meaning.UNUSED,
         },
+        advice="Use Import from listmonk instead, which reads the status on each list",
+        never_says=True,
     ),
     _tool(
         "Substack",
@@ -90,27 +117,42 @@ TOOLS: Final = (
         "Buttondown",
         ("email", "subscriber_type"),
         ("email_address", "subscriber_type"),
+        ("email_address", "type", "creation_date"),
         ("email_address", "type", "secondary_id"),
         columns={
             "subscriber_type": Meaning.STATUS,
             "type": Meaning.STATUS,
             "creation_date": Meaning.JOINED,
+            "unsubscription_date": Meaning.HAS_UNSUBSCRIBED,
+            "undeliverability_date": Meaning.IS_BLOCKED,
             "notes": Meaning.NOTE,
             "ip_address": Meaning.JOINED_FROM,
             "id": Meaning.UNUSED,
             "secondary_id": Meaning.UNUSED,
+        },
+        # A paid subscription that is on hold or over says nothing about the free newsletter.
+        words={
+            "paused": Standing.CONFIRMED,
+            "churned": Standing.PENDING,
+            "unpaid": Standing.PENDING,
         },
     ),
     _tool(
         "phpList",
         ("email", "blacklisted", "uniqid"),
         ("email", "is the email of this subscriber confirmed"),
+        ("email", "is this subscriber confirmed", "is this subscriber blacklisted"),
         columns={
+            "is this subscriber confirmed": Meaning.VERIFIED,
             "is the email of this subscriber confirmed": Meaning.VERIFIED,
             "entered": Meaning.JOINED,
             "disabled": Meaning.IS_BLOCKED,
             "uniqid": Meaning.FOREIGN_ID,
-            "uuid": Meaning.UNUSED,
+            "unique id": Meaning.FOREIGN_ID,
+            # Not whether someone is subscribed: it is 0 for everyone whom the team has added.
+            "optedin": Meaning.UNUSED,
+            "did this subscriber manually confirm": Meaning.UNUSED,
+            **dict.fromkeys(_OF_PHPLIST, Meaning.UNUSED),
         },
     ),
     _tool(
@@ -119,11 +161,17 @@ TOOLS: Final = (
         ("email", "blocklisted", "added_time"),
         ("email", "email_blacklisted", "added_time"),
         ("contact id", "email", "added_time"),
-        columns={"added_time": Meaning.JOINED, "contact id": Meaning.UNUSED},
+        ("email", "added_time", "modified_time"),
+        columns={
+            "added_time": Meaning.JOINED,
+            "contact id": Meaning.UNUSED,
+            "email_marketing": Meaning.STATE,
+        },
     ),
     _tool(
         "Keila",
         ("email", "first name", "last name", "data", "status"),
+        ("email", "first name", "last name", "data"),  # before it had a status
         columns={"data": Meaning.ATTRIBUTES, "inserted_at": Meaning.JOINED},
     ),
 )

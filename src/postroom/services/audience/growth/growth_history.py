@@ -82,7 +82,7 @@ class GrowthHistory:
     ) -> Curve:
         """Return the growth of a list, or of all lists, up to the present numbers.
 
-        While it is younger than `BY_HOUR`, it has a point for each hour and begins with nobody.
+        While it is younger than `BY_HOUR`, it has a point for each hour and begins at zero.
         """
         partition = EVERY if list_name is None else list_partition(list_name)
         first = KeyRange(start=day_key(now.at - timedelta(days=days)))
@@ -170,7 +170,7 @@ def _accumulated(
 def summed(
     one: Mapping[date, tuple[int, int]], other: Mapping[date, tuple[int, int]]
 ) -> dict[date, tuple[int, int]]:
-    """Return the totals of both for each day; before its first day, one has nobody."""
+    """Return the totals of both for each day; before its first day, a list counts as empty."""
     nobody = (0, 0)
     return {
         day: (

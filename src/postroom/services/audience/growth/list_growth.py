@@ -9,8 +9,8 @@
 Counting reads every subscriber, which takes five seconds for a million. So pages read these
 figures, and one process at a time counts: less often, the longer it takes.
 
-Changes between two counts are added to the latest figures: at once where they are rare, and about
-once per second where they are many, so that a hundred sign-ups per second cost one more write per
+Changes between two counts are added to the latest figures: immediately where they are rare, and
+about once per second where there are many. So a hundred sign-ups per second cost one more write per
 second. A killed process loses at most its last second, and an import its last chunk; the next count
 corrects that.
 """
@@ -27,10 +27,10 @@ from typing import TypeVar
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.errors import Overtaken
 from postroom.services import entities
-from postroom.services.audience.growth.counting_turns import CountingTurn
+from postroom.services.audience.growth.counting_lease import CountingLease
 from postroom.services.audience.growth.growth_history import (
     EVERY,
     TABLE,
@@ -178,15 +178,15 @@ class GrowthService:
     async def count_due(self, lease: Lease | None = None) -> int:
         """Count the lists whose figures are old, and record those of all lists; return how many
         were counted."""
-        turn = CountingTurn(self._store, lease)
+        counting = CountingLease(self._store, lease)
         if not await self._history.is_built():
-            await self._derive_history(turn)
+            await self._derive_history(counting)
         known = {row.row: row async for row in self._growth.scan(KeyRange.only(LATEST))}
         counted, total = 0, Figures()
         async for name in self._names():
             latest = known.pop(name, None)
             if latest is None or _is_due(latest):
-                total += await self._count(name, turn)
+                total += await self._count(name, counting)
                 counted += 1
             else:
                 figures = figures_from(latest)
@@ -202,25 +202,25 @@ class GrowthService:
     async def _names(self) -> AsyncIterator[ListName]:
         after: str | None = None
         while True:
-            page = await self._lists.page(after=after)
-            for each in page.lists:
+            found = await self._lists.slice(after=after)
+            for each in found.lists:
                 yield each.name
-            if (after := page.next) is None:
+            if (after := found.next) is None:
                 return
 
-    async def _derive_history(self, turn: CountingTurn) -> None:
+    async def _derive_history(self, counting: CountingLease) -> None:
         """Derive the days before the first count from the dates of subscribers."""
         today = clock.now().date()
         total: dict[date, tuple[int, int]] = {}
         async for name in self._names():
-            days = await daily_totals(self._joined(name, turn), today)
+            days = await daily_totals(self._joined(name, counting), today)
             await self._history.fill(list_partition(name), days)
             total = summed(total, days)
         await self._history.fill(EVERY, total)
         await self._history.finish_building()
 
-    async def _joined(self, name: ListName, turn: CountingTurn) -> AsyncIterator[list[Joined]]:
-        async for rows in self._read(_Dates, name, turn):
+    async def _joined(self, name: ListName, counting: CountingLease) -> AsyncIterator[list[Joined]]:
+        async for rows in self._read(_Dates, name, counting):
             yield [
                 Joined(
                     each.CreatedAt, (each.VerifiedAt or each.CreatedAt) if each.Verified else None
@@ -229,33 +229,33 @@ class GrowthService:
             ]
 
     async def count_now(self, name: ListName) -> ListSize:
-        """Count a list at once: about two seconds for a million on SQLite."""
+        """Count a list immediately: about two seconds for a million on SQLite."""
         began = clock.monotonic()
         figures = await self._figures(name, None)
         return await self._note(name, figures, clock.monotonic() - began)
 
-    async def _count(self, name: ListName, turn: CountingTurn) -> Figures:
+    async def _count(self, name: ListName, counting: CountingLease) -> Figures:
         began = clock.monotonic()
-        figures = await self._figures(name, turn)
+        figures = await self._figures(name, counting)
         await self._note(name, figures, clock.monotonic() - began)
         try:
-            await self._movements.count(name, turn)
+            await self._movements.count(name, counting)
         except (Overtaken, StoreDamaged) as exc:  # `postroom check` says more about a damage
             log.warning("who joined and left %s was not counted: %s", name, exc)
         seconds: dict[str, Value] = {"Seconds": clock.monotonic() - began}
         await self._growth.merge(Entity(LATEST, name, seconds))
         return figures
 
-    async def _figures(self, name: ListName, turn: CountingTurn | None) -> Figures:
+    async def _figures(self, name: ListName, counting: CountingLease | None) -> Figures:
         total = Figures()
-        async for rows in self._read(_State, name, turn):
+        async for rows in self._read(_State, name, counting):
             verified = [row for row in rows if row.Verified]
             receiving = sum(not row.Blocked for row in verified)
             total += Figures(len(rows), len(verified), receiving)
         return total
 
     async def _read(
-        self, kind: type[R], name: ListName, turn: CountingTurn | None
+        self, kind: type[R], name: ListName, counting: CountingLease | None
     ) -> AsyncIterator[list[R]]:
         """Yield all subscribers of a list, a thousand at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
@@ -269,8 +269,8 @@ class GrowthService:
             if len(rows) < _ROWS:
                 return
             start = entities.key_after(next(reversed(rows)))
-            if turn is not None:
-                await turn.keep()
+            if counting is not None:
+                await counting.keep()
                 # Leave half of the time to other work, such as pages.
                 await asyncio.sleep(clock.monotonic() - asked)
 

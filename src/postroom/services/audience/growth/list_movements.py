@@ -1,4 +1,4 @@
-"""How many joined a list on each day and by which way, and how many left.
+"""How many subscribers joined a list on each day, and how, and how many left.
 
 | table    | partition | row                    | holds                                 |
 |----------|-----------|------------------------|---------------------------------------|
@@ -28,9 +28,9 @@ from postroom.domain.audience.consent import (
     ConsentAction,
     ConsentDetails,
 )
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services import entities
-from postroom.services.audience.growth.counting_turns import CountingTurn
+from postroom.services.audience.growth.counting_lease import CountingLease
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Entity, Insert, KeyRange, Operation, Replace, Store
 
@@ -95,12 +95,12 @@ class ListMovements:
 
     # -- counting ----------------------------------------------------------------------------
 
-    async def count(self, list_name: ListName, turn: CountingTurn | None = None) -> None:
+    async def count(self, list_name: ListName, counting: CountingLease | None = None) -> None:
         """Count what the ledger of a list says. Can be repeated."""
         counted: dict[str, Movement] = {}
         first = _day(clock.now() - _KEPT)
         await self._count_imports(list_name, counted)
-        await self._count_entries(list_name, counted, turn)
+        await self._count_entries(list_name, counted, counting)
         recent = {day: each for day, each in counted.items() if day > first}
         await self.write(list_name, recent)
 
@@ -150,7 +150,7 @@ class ListMovements:
             _add(counted, entities.read(each, "At", datetime), Movement(imported=members))
 
     async def _count_entries(
-        self, list_name: ListName, counted: dict[str, Movement], turn: CountingTurn | None
+        self, list_name: ListName, counted: dict[str, Movement], counting: CountingLease | None
     ) -> None:
         within = KeyRange.prefix(_ENTRIES)
         start = within.start
@@ -162,26 +162,35 @@ class ListMovements:
             )
             for key, entry in rows.items():
                 guid = key.partition(",")[0]
-                is_over = before[0] == guid and before[1] in ENDS
-                if (movement := movement_of(entry.Act, entry.Details, is_over=is_over)) is not None:
+                is_first = before[0] != guid
+                is_over = not is_first and before[1] in ENDS
+                # The first entry of someone who was imported follows the entry of the import.
+                is_there = bool(entry.Previous) if is_first else not is_over
+                movement = movement_of(entry.Act, entry.Details, is_over=is_over, is_there=is_there)
+                if movement is not None:
                     _add(counted, entry.At, movement)
                 before = (guid, entry.Act)
             if len(rows) < _ROWS:
                 return
             start = entities.key_after(next(reversed(rows)))
-            if turn is not None:
-                await turn.keep()
+            if counting is not None:
+                await counting.keep()
                 # Leave half of the time to other work, such as pages.
                 await asyncio.sleep(clock.monotonic() - asked)
 
 
-def movement_of(act: str, details: str, *, is_over: bool = False) -> Movement | None:
+def movement_of(
+    act: str, details: str, *, is_over: bool = False, is_there: bool = False
+) -> Movement | None:
     """Return what an entry of the ledger counts as; None: nobody joined or left. `is_over`: the
-    entry before it says that the subscriber left."""
+    entry before it says that the subscriber left; `is_there`: it says that they are on the list,
+    so signing up again does not count."""
     if act == ConsentAction.UNSUBSCRIBED:
         return Movement(unsubscribed=1)
     if act in _REMOVED:
         return None if is_over else Movement(removed=1)
+    if is_there:
+        return None
     if act != ConsentAction.SIGNED_UP and act != ConsentAction.IMPORTED and act not in _BY_TEAM:
         return None
     origin = _origin(details)
@@ -206,6 +215,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     At: datetime
     Act: str
     Details: str = ""
+    Previous: str = ""
 
 
 class _DayRow(msgspec.Struct, frozen=True, gc=False):

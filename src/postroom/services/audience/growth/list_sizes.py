@@ -1,6 +1,6 @@
 """The sizes of lists.
 
-Small lists are counted at once, large ones have a count that is kept up to date. A large list
+Small lists are counted immediately, large ones have a count that is kept up to date. A large list
 without a count (just imported, for example) is counted once while the page waits.
 """
 
@@ -13,12 +13,12 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services import entities
 from postroom.services.audience.growth.list_growth import GrowthService, ListCounts, ListSize
 from postroom.storage import KeyRange, Store
 
-_SMALL: Final = 500  # subscribers, which are counted at once
+_SMALL: Final = 500  # subscribers, which are counted immediately
 
 
 class CurrentSize(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class ListSizes:
 
     async def total(self, names: Sequence[ListName]) -> CurrentSize:
         """Return the sizes of all lists together. `names` are some of them: those that were created
-        since the last count are counted at once."""
+        since the last count are counted immediately."""
         known = await self.counted()
         fresh = await self.of([name for name in names if name not in known])
         sizes = [*known.values(), *fresh.values()]

@@ -14,7 +14,7 @@ from postroom import clock
 
 REMEMBERED_SECONDS: Final = 30.0
 SMALL: Final = 5_000
-"""Subscribers of a list that is quickly counted again."""
+"""Up to this many subscribers, a list is counted again each time."""
 
 _MOST_REMEMBERED: Final = 1_000
 

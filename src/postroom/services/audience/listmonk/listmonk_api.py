@@ -1,6 +1,6 @@
 """Reads the API of a listmonk installation: its lists, and the subscribers of one of them.
 
-Requests go only to the URL that somebody gave. Redirects are not followed: they would take the
+Requests go only to the URL that someone gave. Redirects are not followed: they would take the
 credentials elsewhere. The host is looked up once, all its addresses are judged, and connections go
 to one of these, whatever DNS says later. The credentials stay in memory.
 """
@@ -183,7 +183,7 @@ class ListmonkApi:
             message = _message(body)
             raise Invalid("url", f"returned status {status}{message and f': {message}'}")
         if len(body) > _LARGEST_RESPONSE:
-            raise Invalid("url", f"returned more than {_LARGEST_RESPONSE:,} bytes at once")
+            raise Invalid("url", f"returned more than {_LARGEST_RESPONSE:,} bytes in one response")
         return body
 
     def _request_again(self, target: str) -> tuple[int, bytes]:

@@ -51,8 +51,8 @@ OnRead = Callable[[int, int], None]
 async def listmonk_file(api: ListmonkApi, source: ListmonkList, on_read: OnRead) -> BinaryIO:
     """Return a temporary file with all subscribers of a list. `Invalid`.
 
-    Pages are numbered, so a subscriber who is deleted meanwhile may hide another one. Then the
-    list is read again.
+    Pages are numbered, so if a subscriber is deleted while we read, another one may be missed. Then
+    the list is read again.
     """
     for _ in range(_TRIES):
         lines, keys, is_complete = await _read(api, source, on_read)
@@ -79,7 +79,7 @@ async def _read(
                 if isinstance(each.attribs, dict):
                     keys |= dict.fromkeys(each.attribs)
             if len(keys) > MOST_FIELDS:
-                problem = f"has more than {MOST_FIELDS} attributes, the most fields of a list"
+                problem = f"has more than {MOST_FIELDS} attributes, the maximum fields of a list"
                 raise Invalid("list", problem)
             await asyncio.to_thread(lines.write, encoder.encode_lines(found))
             count, largest, total = count + len(found), max(largest, part.total), part.total
@@ -116,8 +116,8 @@ def _as_csv(lines: BinaryIO, keys: dict[str, None], source: ListmonkList) -> Bin
 
 
 def _named(keys: dict[str, None]) -> Iterator[tuple[str, str]]:
-    """Yield attributes with the names of their columns; one that is called like another column is
-    marked."""
+    """Yield attributes with the names of their columns; one with the same name as another column
+    is marked."""
     for key in keys:
         name = " ".join(key.split())
         if squeezed(name) in {squeezed(each) for each in COLUMNS}:

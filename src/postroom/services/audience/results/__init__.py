@@ -1,1 +1,1 @@
-"""What became of messages after they were sent."""
+"""The results of messages after they were sent."""

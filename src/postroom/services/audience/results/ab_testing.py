@@ -14,7 +14,10 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import DomainError, Invalid, NotNow, Overtaken
-from postroom.domain.messages.ab_tests import (
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus, check_transition
+from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.domain.messages.waves.ab_tests import (
+    ENDED,
     LETTERS,
     MOST_VARIANTS,
     SHARE,
@@ -27,9 +30,7 @@ from postroom.domain.messages.ab_tests import (
     parse_wait,
     ranges,
 )
-from postroom.domain.messages.buckets import Part
-from postroom.domain.messages.messages import FINAL, Message, MessageStatus, check_transition
-from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.domain.messages.waves.buckets import Part
 from postroom.services.audience.results.ab_views import AbViews, decided, is_live
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.concurrency import retry_on_conflict
@@ -39,7 +40,9 @@ from postroom.services.messages.drafts.composing import ComposingService
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import InboxLines, NewBodies, checked_time
+from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.sending.outcomes import OutcomeService
+from postroom.services.messages.sending_options import SendingOptions
 
 
 class AbTestService(AbViews):
@@ -49,6 +52,7 @@ class AbTestService(AbViews):
         self,
         rows: AbTestRows,
         messages: MessageService,
+        states: MessageStates,
         composing: ComposingService,
         outcomes: OutcomeService,
         results: ResultService,
@@ -56,12 +60,25 @@ class AbTestService(AbViews):
     ) -> None:
         super().__init__(messages, outcomes, results)
         self.rows = rows
+        self._states = states
         self._composing = composing
         self._events = events
 
     async def get(self, ref: str) -> AbTest:
         """Return the test that a message is in. `NoSuch`."""
         return known_test(await self.rows.of(ref), ref)
+
+    async def is_rest_open(self, message: Message) -> bool:
+        """Return whether a message is a variant whose test may still add recipients to its rest."""
+        if message.part is None:
+            return False
+        test = await self.rows.of(message.ref)
+        if test is None or message.ref not in test.variants:
+            return False
+        if test.state is not AbState.DONE:
+            return test.state not in ENDED
+        rest = await self.find(test.rest)
+        return rest is not None and not is_planned(rest)
 
     # -- preparing ---------------------------------------------------------------------------
 
@@ -165,7 +182,7 @@ class AbTestService(AbViews):
 
     async def advance(self, key: MessageRef) -> AbTest:
         """Do what the state of a test requires now; return the test. Can be repeated after an
-        interruption. `NoSuch`, `Overtaken` if a person has changed it meanwhile."""
+        interruption. `NoSuch`, `Overtaken` if a person has changed it in the meantime."""
         test = known_test(await self.rows.get(key), key)
         steps = {
             AbState.STARTING: self._start_variants,
@@ -202,9 +219,13 @@ class AbTestService(AbViews):
         """Decide if it is time. Nobody may be added to a variant afterwards: the rest goes to those
         who are recipients of none."""
         view = await self.view(test)
-        if not any(is_live(each.message) for each in view.variants):
+        live = [each.message for each in view.variants if each.message and is_live(each.message)]
+        if not live:
             await self._record(test, "ended: all variants were cancelled")
             return await self._save(test, state=AbState.CANCELLED, problem="no variant was sent")
+        if view.decides_at is None and await self._are_sent(live):
+            test = await self._save(test, sent_at=clock.now())
+            view = await self.view(test)
         if view.decides_at is None or clock.now() < view.decides_at:
             return test
         saved = await self.rows.save(decided(view))
@@ -225,8 +246,7 @@ class AbTestService(AbViews):
             clock.now(),
             audience=source.audience,
             lines=InboxLines(source.preheader, source.from_name, source.reply_to),
-            track=source.track,
-            canary=source.canary,
+            options=SendingOptions(source.track, canary=source.canary),
             attachments=source.attachments,
             files={
                 attachment.hash: file.content
@@ -243,8 +263,18 @@ class AbTestService(AbViews):
             if message is None or message.status in FINAL or message.part is None:
                 continue
             if ref == test.rest or message.queued_at is None:
-                await self._messages.cancel(ref)
+                await self._states.cancel(ref)
         return await self._save(test, state=AbState.CANCELLED)
+
+    async def _are_sent(self, variants: Sequence[Message]) -> bool:
+        """Return whether all emails of these variants were tried, some of which wait for another
+        attempt."""
+        for each in variants:
+            is_over = each.status is MessageStatus.COMPLETED
+            is_sending = each.status is MessageStatus.PROCESSING
+            if not is_over and (not is_sending or await self._outcomes.tried(each) is None):
+                return False
+        return True
 
     # -- parts -------------------------------------------------------------------------------
 

@@ -9,16 +9,15 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.ab_tests import (
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.waves.ab_tests import (
     AbState,
     AbTest,
     AbVerdict,
     VariantFigures,
-    is_planned,
     judged,
 )
-from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.results.message_results import ResultService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.sending.outcomes import OutcomeService
@@ -34,8 +33,8 @@ class AbVariant(msgspec.Struct, frozen=True):
 
 
 class AbView(msgspec.Struct, frozen=True):
-    """A test with everything that is known about it. `verdict` is the one of the numbers so far,
-    about those of `judged` by their places."""
+    """A test with everything that is known about it. `verdict` is what the numbers say so far about
+    the variants in `judged`, by their positions there."""
 
     test: AbTest
     variants: tuple[AbVariant, ...]
@@ -98,20 +97,20 @@ def is_live(message: Message | None) -> bool:
 
 
 def decides_at(test: AbTest, variants: Sequence[AbVariant]) -> datetime | None:
-    """Return when the waiting time is over; None if it has not begun for all variants, or one is
-    paused."""
+    """Return when the waiting time is over; None if it has not begun, because a variant is paused
+    or still being sent: those whose emails are sent last need as long to respond."""
     if test.state is not AbState.RUNNING:
         return None
-    begun: list[datetime] = []
-    for each in variants:
-        message = each.message
-        if message is None or message.status is MessageStatus.CANCELLED:
-            continue
-        is_paused = message.status is MessageStatus.PAUSED
-        if is_paused or message.queued_at is None or not is_planned(message):
+    live = [each.message for each in variants if each.message and is_live(each.message)]
+    if not live or any(each.status is MessageStatus.PAUSED for each in live):
+        return None
+    sent_at = test.sent_at
+    if sent_at is None or any(each.resumed_at and each.resumed_at > sent_at for each in live):
+        done = [each.completed_at for each in live if each.completed_at is not None]
+        if len(done) < len(live):
             return None
-        begun.append(message.queued_at)
-    return max(begun) + timedelta(minutes=test.wait_minutes) if begun else None
+        sent_at = max(done)
+    return sent_at + timedelta(minutes=test.wait_minutes)
 
 
 def decided(view: AbView, winner: MessageRef | None = None, chosen_by: str = "") -> AbTest:

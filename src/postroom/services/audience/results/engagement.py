@@ -1,4 +1,4 @@
-"""Opens and clicks of messages: sums, without anything about single people.
+"""Opens and clicks of messages: sums, without anything about individuals.
 
 | table        | partition | row        | holds                                       |
 |--------------|-----------|------------|---------------------------------------------|
@@ -6,13 +6,14 @@
 | `engagement` | REF       | `batch,ID` | CountedAt: this batch of hits is in the sum |
 
 A batch and its sums are written in one batch of the store, so hits count once, however often their
-queue message arrives. The row of a batch goes when its queue message certainly has gone.
+queue message arrives. The row of a batch is removed some time later, by any process that counts
+hits of the same message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -20,9 +21,9 @@ import msgspec
 from postroom import clock
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.concurrency import retry_on_conflict
-from postroom.services.entities import read
+from postroom.services.entities import key_after, read
 from postroom.services.row_ranges import remove_rows
-from postroom.storage import AlreadyExists, Entity, Insert, NotFound, Replace, Store
+from postroom.storage import AlreadyExists, Entity, Insert, KeyRange, Replace, Store
 
 _TABLE: Final = "engagement"
 _SUM: Final = "sum"
@@ -100,15 +101,28 @@ class EngagementRows:
 
         return await retry_on_conflict(attempt, "engagement of", ref)
 
-    async def forget_batch(self, ref: MessageRef, batch: str) -> None:
-        """Forget a batch whose queue message has gone. Can be repeated."""
-        with suppress(NotFound):
-            await self._table.delete(ref, _batch(batch))
+    async def forget_batches(self, ref: MessageRef, before: datetime) -> None:
+        """Forget the batches that were counted before a time: their queue messages have gone. Can
+        be repeated."""
+        rows = KeyRange.prefix(_batch(""))
+        while True:
+            found = await self._table.read(_BatchRow, ref, rows, limit=_ROWS)
+            old = [row for row, each in found.items() if each.CountedAt < before]
+            await remove_rows(self._table, ref, old)
+            if len(found) < _ROWS:
+                return
+            rows = KeyRange(key_after(next(reversed(found))), rows.stop)
 
     async def forget(self, ref: MessageRef) -> None:
         """Remove the rows of a message that is being removed. Can be repeated."""
         while rows := await self._table.read(_Nothing, ref, limit=_ROWS):
             await remove_rows(self._table, ref, list(rows))
+
+
+class _BatchRow(msgspec.Struct, frozen=True, gc=False):
+    """When a batch was counted."""
+
+    CountedAt: datetime
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):

@@ -11,24 +11,34 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
-from postroom.domain.messages.hits import OPENED, Hit, HitBatch, HitCause, PersonHits, judged
+from postroom.domain.audience.lists.lists import SubscriberGuid
+from postroom.domain.messages.hits import (
+    OPENED,
+    VISIT_SECONDS,
+    Burst,
+    Hit,
+    HitBatch,
+    HitCause,
+    PersonHits,
+    bursts_of,
+    judged,
+)
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 
-VISIT_SECONDS: Final = 1800.0
-_JUDGED_WITH: Final = 120.0  # seconds around a hit whose other hits decide about it
+_JUDGED_WITH: Final = 120.0  # seconds around a hit: other hits in them affect how it is judged
 _MOST_JUDGED: Final = 50  # hits of one visitor: further ones have the same cause
 _MOST_REMEMBERED: Final = 200_000  # hits and visits; at 2,000 per second, the last minute and more
 _TRAP: Final = 0
 _CLICKED: Final = -2
 
 _Who = tuple[MessageRef, str]
+_Owner = tuple[MessageRef, SubscriberGuid]
 _Visit = tuple[MessageRef, str, SubscriberGuid | None, int]
 
 
 class _Visitor(msgspec.Struct):
-    """What one visitor did lately with one message."""
+    """What one visitor recently did with one message."""
 
     hits: list[Hit]
     """The first ones, which decide about all."""
@@ -37,18 +47,45 @@ class _Visitor(msgspec.Struct):
     """Judged once for all hits, and again when there are others."""
 
 
+class _PersonalLinks(msgspec.Struct):
+    """What visitors with any address recently did with the links of one recipient."""
+
+    hits: list[Hit]
+    last_at: float
+    bursts: list[Burst] | None = None
+    """Found once for all hits, and again when there are others."""
+
+    def note(self, hit: Hit) -> None:
+        self.last_at = max(self.last_at, hit.at)
+        if len(self.hits) < _MOST_JUDGED:
+            self.hits.append(hit)
+            self.bursts = None
+        elif hit.number == _TRAP:
+            self.hits[-1] = hit
+            self.bursts = None
+
+    def in_burst(self, hit: Hit) -> bool:
+        if self.bursts is None:
+            self.bursts = bursts_of(self.hits)
+        return any(each.includes(hit) for each in self.bursts)
+
+
 class HitCounter:
     def __init__(self) -> None:
         self._visitors: dict[_Who, _Visitor] = {}
+        self._personal: dict[_Owner, _PersonalLinks] = {}
         self._visits: dict[_Visit, float] = {}
 
     def note(self, batch: HitBatch) -> None:
-        """Learn of hits that are counted later, because they decide about others."""
+        """Take note of hits that are counted later, because they affect how others are judged."""
         for each in batch.hits:
+            if each.guid is not None:
+                links = _PersonalLinks([], each.at)
+                self._personal.setdefault((each.ref, each.guid), links).note(each)
             visitor = self._visitors.setdefault((each.ref, each.visitor), _Visitor([], each.at))
             visitor.last_at = max(visitor.last_at, each.at)
             if each.number == _TRAP:
-                visitor.hits.clear()  # it decides alone
+                visitor.hits.clear()  # it is enough on its own
             if len(visitor.hits) < _MOST_JUDGED:
                 visitor.hits.append(each)
                 visitor.cause = None
@@ -77,7 +114,7 @@ class HitCounter:
         return found
 
     def forget(self, now: float) -> None:
-        """Forget what decides about nothing any more."""
+        """Forget what no longer decides anything."""
         self._visitors = {
             who: visitor
             for who, visitor in self._visitors.items()
@@ -87,14 +124,33 @@ class HitCounter:
             recent = [each for each in visitor.hits if now - each.at < _JUDGED_WITH]
             if recent and len(recent) < len(visitor.hits):
                 visitor.cause = None
-            visitor.hits = recent  # without any, the cause stays: it is that of the further hits
-        self._visits = {visit: at for visit, at in self._visits.items() if now - at < VISIT_SECONDS}
-        if sum(max(1, len(each.hits)) for each in self._visitors.values()) > _MOST_REMEMBERED:
+            visitor.hits = recent  # if none are left, the cause stays for later hits
+        self._forget_personal(now)
+        # Hits are counted a while after they happened.
+        kept = VISIT_SECONDS + _JUDGED_WITH
+        self._visits = {visit: at for visit, at in self._visits.items() if now - at < kept}
+        if _remembered(self._visitors.values()) > _MOST_REMEMBERED:
             self._visitors.clear()
+        if _remembered(self._personal.values()) > _MOST_REMEMBERED:
+            self._personal.clear()
         if len(self._visits) > _MOST_REMEMBERED:
             self._visits.clear()
 
+    def _forget_personal(self, now: float) -> None:
+        self._personal = {
+            owner: links
+            for owner, links in self._personal.items()
+            if now - links.last_at < _JUDGED_WITH
+        }
+        for links in self._personal.values():
+            recent = [each for each in links.hits if now - each.at < _JUDGED_WITH]
+            if len(recent) < len(links.hits):
+                links.hits, links.bursts = recent, None
+
     def _cause(self, hit: Hit) -> HitCause:
+        links = None if hit.guid is None else self._personal.get((hit.ref, hit.guid))
+        if links is not None and links.in_burst(hit):
+            return HitCause.PROGRAM
         visitor = self._visitors.get((hit.ref, hit.visitor))
         if visitor is None:
             return judged([hit])
@@ -133,9 +189,8 @@ class HitCounter:
         return before is None or hit.at - before >= VISIT_SECONDS
 
 
-def is_ripe(hits: Iterable[Hit], now: float, after: float) -> bool:
-    """Return whether the newest of these hits is old enough to be judged."""
-    return all(now - each.at >= after for each in hits)
+def _remembered(memories: Iterable[_Visitor | _PersonalLinks]) -> int:
+    return sum(max(1, len(each.hits)) for each in memories)
 
 
 def _with_hit(known: PersonHits, hit: Hit) -> PersonHits:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
@@ -66,7 +66,7 @@ class MessageResults(msgspec.Struct, frozen=True):
 
     @property
     def delivered(self) -> int:
-        """The emails that were accepted and not returned since."""
+        """The emails that were accepted and have not bounced since."""
         return max(self.accepted - self.delivery.total.bounced, 0)
 
     @property

@@ -5,7 +5,7 @@
 | `messageunsubscribe` | REF       | a digest of REF and GUID  | LeftAt: when they first did this |
 
 The row is written before the subscriber is removed, so an interrupted request leaves the link
-working, and a repeated one writes the same row: everybody counts once. The GUID disappears with the
+working, and a repeated one writes the same row: everyone counts once. The GUID disappears with the
 subscriber, and then the digest points to nobody.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.consent import BY_LINK, ConsentSource
-from postroom.domain.audience.lists import Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import Subscriber, SubscriberGuid
 from postroom.domain.errors import DomainError
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
@@ -41,7 +41,7 @@ _MANY: Final = 500  # a smaller number is always counted: that takes less than a
 _SHARE: Final = 1 / 500  # of a message's age for which a large number is remembered,
 _LONGEST: Final = 6 * 3600.0  # but no longer than this
 _MOST_REMEMBERED: Final = 1_000
-# Somebody whose email is in doubt may have received it, and has if they use its link.
+# Someone whose email is in doubt may have received it, and has if they use its link.
 _SENT: Final = frozenset({EmailOutcome.ACCEPTED, EmailOutcome.IN_DOUBT, EmailOutcome.PENDING})
 
 

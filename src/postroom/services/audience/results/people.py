@@ -1,4 +1,4 @@
-"""What single people did with a message, if they agreed that it is recorded.
+"""What individuals did with a message, if they agreed to having it recorded.
 
 | table        | partition | row    | holds                                                        |
 |--------------|-----------|--------|--------------------------------------------------------------|
@@ -6,8 +6,9 @@
 | `engagement` | REF,x     | `sum`  | Sums: JSON of `PeopleSums`, of the rows in this partition    |
 
 x is the last digit of the GUID. A row and its part of the sums are written in one batch of the
-store, and a row that says something already changes nothing, so everybody counts once, however
-often a hit is counted. Erasing a person removes the row and keeps the sums.
+store, and a row that says something already changes nothing, so everyone counts once, however
+often a hit is counted. Erasing a person, or the end of their consent (`withdrawn_consents.py`),
+removes the row and keeps the sums.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.messages.hits import PersonHits
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.concurrency import retry_on_conflict
@@ -49,7 +50,7 @@ _PLACE: Final = re.compile(r"[0-9a-f][0-9a-f-]{1,23}")
 
 
 class Person(msgspec.Struct, frozen=True):
-    """When somebody first opened a message and clicked a link, and the numbers of the links."""
+    """When someone first opened a message and clicked a link, and the numbers of the links."""
 
     guid: SubscriberGuid
     opened_at: datetime | None = None
@@ -118,7 +119,9 @@ class PeopleRows:
         there are no more. `InvalidValue` for a bad `after`."""
         found: list[Person] = []
         if after is not None and not _PLACE.fullmatch(after):
-            raise InvalidValue(f"after must be the place of a person, not {after[:60]!r}")
+            raise InvalidValue(
+                f"after must be the 'next' of an earlier response, not {after[:60]!r}"
+            )
         first = 0 if after is None else PARTS.index(after[0])
         for part in PARTS[first:]:
             start = f"{after[1:]}~" if after and part == after[0] else ""
@@ -131,8 +134,16 @@ class PeopleRows:
                 break
         return found
 
-    async def remove(self, ref: MessageRef, guid: SubscriberGuid) -> None:
-        """Remove a person's row, and keep the sums. Can be repeated."""
+    async def remove(
+        self, ref: MessageRef, guid: SubscriberGuid, before: datetime | None = None
+    ) -> None:
+        """Remove a person's row, and keep the sums; with `before`, only if it says something about
+        the time before that. Can be repeated."""
+        if before is not None:
+            found = await self.get(ref, guid)
+            first = None if found is None else _earlier(found.opened_at, found.clicked_at)
+            if first is None or first >= before:
+                return
         with suppress(NotFound):
             await self._table.delete(_partition(ref, guid), guid)
 

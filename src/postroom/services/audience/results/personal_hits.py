@@ -1,7 +1,8 @@
 """Records what people do with messages, as long as they agree to it, and shows it.
 
-Consent is looked up when a hit is counted: somebody who has withdrawn it counts in the sums only,
-also with an email that was sent before. It is looked up again when results are read.
+Consent is looked up when a hit is counted: someone who has withdrawn it counts in the sums only,
+even with an email that was sent before. It is looked up again when results are read. What was
+recorded until then is removed soon after (`withdrawn_consents.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from postroom.domain.audience.lists import Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import Subscriber, SubscriberGuid
 from postroom.domain.messages.hits import PersonHits
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
@@ -66,10 +67,11 @@ class PersonalHits:
             for guid, person in agreed.items():
                 each = hits[guid]
                 await self._subscribers.note_engagement(person, each.opened_at, each.clicked_at)
-            # Somebody who is erased at this moment, or was when this was interrupted.
+            # Someone who is erased or withdraws consent at this moment, or did so when this was
+            # interrupted.
             again = await self._owners(message, agreed)
             for guid, owner in {**owners, **again}.items():
-                if owner is None:
+                if owner is None or not owner.tracking:
                     await self._rows.remove(message.ref, guid)
 
     async def people(
@@ -115,7 +117,7 @@ class PersonalHits:
         return found
 
     async def forget(self, message: Message, guids: Iterable[SubscriberGuid]) -> None:
-        """Remove what is recorded about somebody in a message, who is being erased; the sums stay.
+        """Remove what is recorded about someone in a message, who is being erased; the sums stay.
         Can be repeated."""
         if message.track is Track.PERSONAL:
             for guid in guids:

@@ -1,4 +1,4 @@
-"""The results of the last messages, together: of one list, or of all that somebody may view.
+"""The results of the last messages, together: of one list, or of all that someone may view.
 
 Only rows of finished messages are read, one or a few for each, and never those of subscribers.
 """
@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
+from postroom.domain.messages.delivery.providers import Provider
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.providers import Provider
 from postroom.services.audience.growth.list_movements import ListMovements, Movement
 from postroom.services.audience.results.message_results import ResultService, SentMessage
 from postroom.services.audience.results.rates import Rates, hour_of, median_rates
@@ -23,7 +23,7 @@ from postroom.services.audience.suppression.delivery_figures import DeliveryFigu
 MOST_MESSAGES: Final = 50
 HOURS_OF_WEEK: Final = 7 * 24
 DAYS: Final = 90
-_MOST_LISTS: Final = 50  # whose movements are added up for somebody who may not view every list
+_MOST_LISTS: Final = 50  # whose movements are added up for someone who may not view every list
 
 
 class ResultsOverTime(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""Somebody who has confirmed signs up again with other details: they count once the owner of the
+"""Someone who has confirmed signs up again with other details: they count once the owner of the
 address has confirmed them.
 
-The values wait on the subscriber's row (`PendingAttributes`), as those of somebody who has not
+The values wait on the subscriber's row (`PendingAttributes`), as those of someone who has not
 confirmed yet do. The link in the email has a digest of them, so that it never confirms the values
 of a later sign-up. They are replaced only if an email about them is sent.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from postroom.domain.audience.consent import BY_LINK, ConsentAction, ConsentSource
 from postroom.domain.audience.fields import check_size
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
@@ -28,12 +28,12 @@ from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Store
 
 CHANGES: Final = "changes"
-"""The property of a work item that asks somebody to confirm changes: the digest of the values."""
+"""The property of a work item that asks someone to confirm changes: the digest of the values."""
 _DIGITS: Final = 32
 
 
 def changes_digest(subscriber: Subscriber) -> str:
-    """Return what stands for the values that wait for a confirmation; "" if there are none."""
+    """Return a digest of the values that wait for a confirmation; "" if there are none."""
     if not subscriber.pending_attributes:
         return ""
     values = msgspec.json.encode(subscriber.pending_attributes, order="deterministic")
@@ -98,7 +98,7 @@ class ChangedDetails:
         source: ConsentSource = BY_LINK,
     ) -> Subscriber | None:
         """Give a subscriber the values that they confirm; None if these do not wait. `Invalid` if
-        they do not fit any more."""
+        they no longer fit."""
 
         async def attempt() -> Subscriber | None:
             subscriber, head = await self._rows.owner(list_name, guid)
@@ -115,7 +115,7 @@ class ChangedDetails:
     async def _differ(self, known: Subscriber, given: Mapping[str, Any]) -> bool:
         try:
             return await self._after(known, given) != dict(known.attributes)
-        except Invalid:  # no room beside the fields that are not public
+        except Invalid:  # no room left by the fields that are not public
             return False
 
     async def _after(self, known: Subscriber, given: Mapping[str, Any]) -> dict[str, Any]:

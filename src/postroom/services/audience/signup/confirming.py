@@ -6,14 +6,14 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.lists import Subscriber
 from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import NotNow
 from postroom.storage import MessageToPut
 
 
 def confirmation_item(subscriber: Subscriber, language: str) -> MessageToPut:
-    """Return a work item for `mail/confirm`: whom to ask, and in which language."""
+    """Return a work item for `mail/confirm`: the subscriber and the language."""
     properties = {"language": language} if language else {}
     return MessageToPut(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
 

@@ -1,11 +1,13 @@
 """Ids that subscribers had in another tool, so that its unsubscribe links keep working.
 
-| table       | partition                        | row       | holds          |
-|-------------|----------------------------------|-----------|----------------|
-| `foreignid` | two digits of a digest of the id | `ID,LIST` | SubscriberGUID |
+| table       | partition                        | row            | holds          |
+|-------------|----------------------------------|----------------|----------------|
+| `foreignid` | two digits of a digest of the id | `ID,LIST`      | SubscriberGUID |
+|             | `of-` and two digits of the GUID | `GUID,ID,LIST` | nothing        |
 
-An import writes them after the subscribers. A row of somebody who left leads nowhere, like an old
-link of our own. An id opens nothing but unsubscribing. See docs/adr/0042.
+An import writes them after the subscribers. A row of someone who left leads nowhere, like one of
+our old links. An id allows nothing but unsubscribing. See docs/adr/0042. The second kind of rows
+is written first and removed last: it finds all ids of a person, to show and to erase them.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+import msgspec
+
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.services import entities
 from postroom.storage import Conflict, Delete, Entity, KeyRange, Store, Upsert
@@ -37,18 +41,32 @@ def parse_foreign_id(text: str) -> str:
     return found
 
 
+class ForeignId(msgspec.Struct, frozen=True, order=True):
+    """An id that a subscriber of a list had in another tool."""
+
+    list_name: ListName
+    id: str
+
+
 class ForeignIds:
     def __init__(self, store: Store) -> None:
         self._table = store.table(TABLE)
 
     async def note(self, list_name: ListName, owners: Mapping[str, SubscriberGuid]) -> None:
         """Record which subscribers ids belong to. Can be repeated."""
+        await self._upsert(
+            Entity(_partition_of(guid), f"{guid},{each},{list_name}", {})
+            for each, guid in owners.items()
+        )
+        await self._upsert(
+            Entity(_partition(each), f"{each},{list_name}", {_GUID: guid})
+            for each, guid in owners.items()
+        )
+
+    async def _upsert(self, rows: Iterable[Entity]) -> None:
         partitions: dict[str, list[Upsert]] = defaultdict(list)
-        for each, guid in owners.items():
-            partition = _partition(each)
-            partitions[partition].append(
-                Upsert(Entity(partition, f"{each},{list_name}", {_GUID: guid}))
-            )
+        for each in rows:
+            partitions[each.partition].append(Upsert(each))
         for upserts in partitions.values():
             for start in range(0, len(upserts), _BATCH):
                 await self._table.apply(upserts[start : start + _BATCH])
@@ -63,19 +81,32 @@ class ForeignIds:
             for each in found.entities
         ]
 
+    async def of(self, guids: Collection[SubscriberGuid]) -> list[ForeignId]:
+        """Return all ids that subscribers had in other tools, sorted."""
+        return sorted({_id_in(row) for guid in guids async for row in self._rows_of(guid)})
+
     async def forget(self, guids: Collection[SubscriberGuid]) -> None:
-        """Remove all ids of subscribers. It reads the whole table. Can be repeated."""
-        async for each in self._table.scan(KeyRange()):
-            if each.properties.get(_GUID) in guids:
-                await self._remove(each)
+        """Remove all ids of subscribers. Can be repeated."""
+        for guid in guids:
+            async for row in self._rows_of(guid):
+                found = _id_in(row)
+                leading = await self._table.get(
+                    _partition(found.id), f"{found.id},{found.list_name}"
+                )
+                if leading is not None and leading.properties.get(_GUID) == guid:
+                    await self._remove(leading)
+                await self._remove(row)
+
+    def _rows_of(self, guid: SubscriberGuid) -> AsyncIterator[Entity]:
+        return self._table.scan(KeyRange.only(_partition_of(guid)), KeyRange.prefix(f"{guid},"))
 
     async def remove_all(
         self, list_name: ListName, are_ours: Callable[[], Awaitable[bool]]
     ) -> None:
         """Remove all rows of a list that is being deleted. It reads the whole table. Can be
-        repeated; a new list of that name keeps its rows, as in `Departures.remove_all`."""
+        repeated; a new list of that name keeps its rows, as in `Unsubscribes.remove_all`."""
         async for each in self._table.scan(KeyRange()):
-            if each.row.partition(",")[2] == list_name:
+            if each.row.rpartition(",")[2] == list_name:
                 if not await are_ours():
                     return
                 await self._remove(each)
@@ -85,6 +116,16 @@ class ForeignIds:
             await self._table.apply([Delete(row.partition, row.row, row.etag)])
         except Conflict:
             return  # removed or written again by another process at this moment
+
+
+def _id_in(row: Entity) -> ForeignId:
+    """Return the id from one of the rows that find all ids of a subscriber."""
+    _, each, list_name = row.row.split(",")
+    return ForeignId(ListName(list_name), each)
+
+
+def _partition_of(guid: SubscriberGuid) -> str:
+    return f"of-{guid[:2]}"
 
 
 def _partition(foreign_id: str) -> str:

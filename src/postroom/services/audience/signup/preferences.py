@@ -21,15 +21,15 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.consent import ConsentSource
 from postroom.domain.audience.fields import check_size
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import NoSuch
 from postroom.domain.languages import parse_list_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.encryption import DecryptionError, Keyring
 from postroom.services.audience.fields.list_fields import FieldService
-from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.signup_limits import SignupLimits
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.subscriber_rows import SubscriberRows
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Store
@@ -62,12 +62,13 @@ class PreferenceService:
         fields: FieldService,
         limits: SignupLimits,
         keyring: Keyring,
+        unsubscribes: Unsubscribes,
     ) -> None:
         self._rows = rows
         self._keyring = keyring
         self._fields = fields
         self._limits = limits
-        self._departures = Departures(store)
+        self._unsubscribes = unsubscribes
         self._confirmations = store.queue(CONFIRM_QUEUE)
 
     async def save(
@@ -84,7 +85,7 @@ class PreferenceService:
         fields = (await self._fields.of(subscriber.list_name)).fields
         public = {each.name for each in fields.public}
         given = {name: value for name, value in attributes.items() if name in public}
-        checked = fields.check(given)
+        checked = fields.keeping_choices(subscriber.attributes).check(given)
         language = language and parse_list_language(language, _LANGUAGE)
 
         def changed(current: Subscriber) -> Subscriber:
@@ -149,7 +150,7 @@ class PreferenceService:
     ) -> Subscriber | None:
         """Give a subscriber the address that its owner has confirmed: same GUID, fields and state.
 
-        Return None if the subscriber is gone, or has another address meanwhile. Can be repeated.
+        Return None if the subscriber is gone, or now has another address. Can be repeated.
         `Exists` if the new address is on the list already; `NotNow` after too many changes.
         """
 
@@ -160,7 +161,7 @@ class PreferenceService:
             old = await self._rows.find(list_name, change.old)
             if old is None or not hmac.compare_digest(old.guid, change.guid):
                 return None
-            await self._departures.forget(list_name, change.new)
+            await self._unsubscribes.forget(list_name, change.new)
             saved = await self._rows.change_address(old, change.new, source)
             await self._limits.forget(saved.address)
             return saved

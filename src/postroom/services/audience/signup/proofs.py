@@ -1,7 +1,8 @@
 """Proof of work for sign-ups (ALTCHA): a browser solves a small task before it may sign up.
 
-A task is signed and carries the list's name and when it expires, so nothing is stored for it. Each
-solution is accepted once: used ones are rows of the table of sign-up limits until they expire.
+A task is signed and carries the names of the form's lists and when it expires, so nothing is stored
+for it. Each solution is accepted once: used ones are rows of the table of sign-up limits until they
+expire.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import altcha
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.encryption import Keyring
 from postroom.services.audience.signup.signup_limits import SignupLimits
 
@@ -25,7 +26,8 @@ _ALGORITHM: Final = "PBKDF2/SHA-256"
 _COST: Final = 5000
 _KEY_PREFIX: Final = "00"
 _VALID: Final = timedelta(minutes=20)
-_LONGEST: Final = 4000
+_LONGEST: Final = 12_000  # with the names of as many lists as a form can offer
+_LISTS, _BETWEEN = "list", ","
 
 
 class ProofService:
@@ -39,22 +41,22 @@ class ProofService:
         self._keyring = keyring
         self._clock = clock
 
-    def challenge(self, list_name: ListName) -> dict[str, Any]:
-        """Return a new task for a sign-up to a list."""
+    def challenge(self, lists: Sequence[ListName]) -> dict[str, Any]:
+        """Return a new task for a sign-up to one or several of these lists."""
         return altcha.create_challenge(
             _ALGORITHM,
             _COST,
             key_prefix=_KEY_PREFIX,
             expires_at=self._clock() + _VALID,
-            data={"list": list_name},
+            data={_LISTS: _BETWEEN.join(lists)},
             hmac_secret=self._key(),
         ).to_dict()
 
-    async def accept(self, list_name: ListName, solution: str) -> bool:
-        """Return whether this is the solution of one of our tasks for this list that has not
-        expired; it is accepted once."""
+    async def accept(self, lists: Sequence[ListName], solution: str) -> bool:
+        """Return whether this is the solution of one of our tasks for all of these lists that has
+        not expired; it is accepted once."""
         parameters = _parameters(solution)
-        if parameters is None or parameters.data != {"list": list_name}:
+        if parameters is None or not set(lists) <= _lists_of(parameters):
             return False
         # The signature covers all parameters, so that nobody can choose an easier task.
         if not altcha.verify_solution(solution, self._key()).verified:
@@ -75,3 +77,8 @@ def _parameters(solution: str) -> altcha.ChallengeParameters | None:
         return altcha.Challenge.from_dict(payload["challenge"]).parameters
     except (binascii.Error, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _lists_of(parameters: altcha.ChallengeParameters) -> set[str]:
+    names = (parameters.data or {}).get(_LISTS)
+    return set(names.split(_BETWEEN)) if isinstance(names, str) else set()

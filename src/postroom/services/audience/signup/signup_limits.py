@@ -37,7 +37,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, canonical_mailbox
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Overtaken
 from postroom.domain.rate_limits import client_network, may_be_shared
 from postroom.services.concurrency import retry_on_conflict

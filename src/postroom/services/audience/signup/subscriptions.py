@@ -19,7 +19,7 @@ from postroom.domain.audience.consent import (
     arrival,
 )
 from postroom.domain.audience.fields import check_size
-from postroom.domain.audience.lists import ListName, Subscriber, parse_guid, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, Subscriber, parse_guid, parse_list_name
 from postroom.domain.audience.renamed_fields import without
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
@@ -38,8 +38,8 @@ from postroom.services.audience.signup.confirming import (
     verified_now,
     with_block,
 )
-from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.signup_limits import SignupLimits
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.subscriber_rows import SubscriberRows, new_subscriber
 from postroom.services.concurrency import both, retry_on_conflict
 from postroom.storage import (
@@ -69,21 +69,23 @@ class SubscriptionService:
     def __init__(
         self,
         store: Store,
+        rows: SubscriberRows,
         lists: ListService,
         counts: ListCounts,
         fields: FieldService,
-        limits: SignupLimits | None = None,
+        limits: SignupLimits,
+        unsubscribes: Unsubscribes,
     ) -> None:
         self._store = store
-        self.rows = self._rows = SubscriberRows(store, lists, counts)
+        self.rows = self._rows = rows
         self._table = self._rows.table
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
         self._fields = fields
-        self._limits = limits or SignupLimits(store)
+        self._limits = limits
         self.changes = ChangedDetails(store, self._rows, fields, self._limits)
         self._seen: dict[ListName, float] = {}  # the list of the last sign-up, and when that was
-        self._departures = Departures(store)
+        self._unsubscribes = unsubscribes
         self._counts = counts
 
     # -- by the subscriber -------------------------------------------------------------------
@@ -193,7 +195,7 @@ class SubscriptionService:
     ) -> Subscriber | None:
         """Verify the owner of a confirmation link; return None for an unknown link. Repeatable.
 
-        An earlier departure is forgotten first: after an interruption, the link is used again.
+        An earlier unsubscribe is forgotten first: after an interruption, the link is used again.
         """
         name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
 
@@ -201,7 +203,7 @@ class SubscriptionService:
             subscriber, head = await self._rows.owner(name, wanted)
             if subscriber is None or subscriber.verified:
                 return subscriber
-            await self._departures.forget(subscriber.list_name, subscriber.address)
+            await self._unsubscribes.forget(subscriber.list_name, subscriber.address)
             confirmed = confirmed_with(subscriber, await self._fields.recent(subscriber.list_name))
             confirmed = await self._rows.with_suppression(confirmed)
             saved = await self._rows.save(subscriber, confirmed, subscriber.etag, source, head=head)
@@ -220,7 +222,7 @@ class SubscriptionService:
     ) -> Subscriber | None:
         """Remove the owner of an unsubscribe link; return None if they are not on the list.
 
-        The departure is recorded before they are removed, so that no import adds them again, and
+        The unsubscribe is recorded before they are removed, so that no import adds them again, and
         before that come the steps of `first`, which can be repeated.
         """
         name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
@@ -238,11 +240,11 @@ class SubscriptionService:
 
     async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
         """Return when the owner of an address unsubscribed, or None if they did not."""
-        return await self._departures.left_at(list_name, address)
+        return await self._unsubscribes.left_at(list_name, address)
 
     async def unsubscribed_since(self, list_name: ListName, moment: datetime) -> int:
         """Return how many have unsubscribed since a moment, and have not come back."""
-        return await self._departures.count_since(list_name, moment)
+        return await self._unsubscribes.count_since(list_name, moment)
 
     # -- by an administrator -----------------------------------------------------------------
 
@@ -297,7 +299,7 @@ class SubscriptionService:
             raise NoSuch("subscriber", address)
         return found
 
-    async def page(
+    async def slice(
         self,
         list_name: str,
         *,
@@ -367,7 +369,7 @@ class SubscriptionService:
     ) -> dict[str, Any]:
         """Return attributes with these changes. Those of fields that are not declared stay."""
         fields = (await self._fields.of(name)).fields
-        checked = fields.check(changes)
+        checked = fields.keeping_choices(old).check(changes)
         return check_size(without(old, changes, fields) | checked)
 
     async def change_address(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from postroom.domain.audience.lists import MailingList, SubscriberGuid
+from postroom.domain.audience.lists.lists import MailingList, SubscriberGuid
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.storage import Store
 
 WELCOME: Final = "welcome"
-"""The property of a work item that welcomes somebody instead of asking them."""
+"""The property of a work item that welcomes someone instead of asking them."""
 
 
 class WelcomeService:
@@ -21,11 +21,9 @@ class WelcomeService:
     async def prepare(
         self, mailing_list: MailingList, guid: SubscriberGuid, language: str = ""
     ) -> None:
-        """Welcome the owner of a confirmation link, if the list is set to and they have not
-        confirmed before.
-
-        Call it before they are verified: after an interruption, the link is used again. The item
-        waits until they are.
+        """Queue the welcome email for the owner of a confirmation link, if the list sends one and
+        they have not confirmed before. Call it before they are verified: after an interruption, the
+        link is used again. The item waits until they are verified.
         """
         if not mailing_list.welcome_email:
             return

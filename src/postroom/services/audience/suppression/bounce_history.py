@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import AddressDigest, address_digest
-from postroom.domain.messages.bounces import LONGEST_DIAGNOSTIC, Bounce, BounceKind
+from postroom.domain.messages.delivery.bounces import LONGEST_DIAGNOSTIC, Bounce, BounceKind
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.suppression.bounce_policy import BounceHistory, PastBounce
 from postroom.services.concurrency import retry_on_conflict
@@ -95,7 +95,7 @@ class BounceRecords:
         return await retry_on_conflict(attempt, "bounces of", digest)
 
     async def clear(self, digest: AddressDigest, at: datetime) -> None:
-        """Let the bounces of an address until now count no more."""
+        """Stop counting the bounces that an address has had so far."""
         await self._history.upsert(_history_entity(digest, BounceHistory(cleared_at=at)))
 
     async def of_message(self, ref: MessageRef) -> AsyncIterator[RecordedBounce]:
@@ -103,7 +103,7 @@ class BounceRecords:
         async for entity in self._of_messages.scan(KeyRange.only(ref)):
             yield _recorded(entity)
 
-    async def page(
+    async def slice(
         self, ref: MessageRef, kind: BounceKind | None, *, limit: int, after: str | None = None
     ) -> BounceSlice:
         """Return some bounces of a message, all or those of one kind. `InvalidValue` for a bad

@@ -2,10 +2,10 @@
 
 | kind                   | verdict                                                               |
 |------------------------|-----------------------------------------------------------------------|
-| gone, by its code      | suppressed at once                                                    |
+| gone, by its code      | suppressed immediately                                                |
 | gone, by its text only | suppressed after two on different days                                |
 | full, temporary        | suppressed for 90 days after five in a row on different days          |
-| complaint              | suppressed at once                                                    |
+| complaint              | suppressed immediately                                                |
 | policy, content        | nobody is suppressed: they are about us or about the message          |
 | the others             | nothing                                                               |
 """
@@ -19,7 +19,7 @@ from typing import Final, assert_never
 import msgspec
 
 from postroom.domain.audience.suppressions import SuppressionReason
-from postroom.domain.messages.bounces import Bounce, BounceKind
+from postroom.domain.messages.delivery.bounces import Bounce, BounceKind
 
 GONE_DAYS: Final = 2
 SOFT_DAYS: Final = 5
@@ -51,7 +51,7 @@ class BounceHistory(msgspec.Struct, frozen=True):
 
 
 class SuppressionVerdict(msgspec.Struct, frozen=True):
-    """Why an address is to be suppressed, and until when; None means until somebody lifts it."""
+    """Why an address is to be suppressed, and until when; None means until someone lifts it."""
 
     reason: SuppressionReason
     expires_at: datetime | None = None
@@ -86,7 +86,7 @@ def decide(history: BounceHistory, bounce: Bounce, now: datetime) -> Suppression
 
 
 def soft_days(history: BounceHistory, bounce: Bounce) -> int:
-    """Return on how many days mail to the address was not delivered, this bounce included."""
+    """Return on how many days email to the address was not delivered, this bounce included."""
     return len(_days(history, bounce, _SOFT))
 
 

@@ -1,4 +1,4 @@
-"""How many emails of each message bounced or led to complaints, also by provider.
+"""How many emails of each message bounced or led to complaints, in total and by provider.
 
 | table             | partition | row       | holds                                         |
 |-------------------|-----------|-----------|-----------------------------------------------|
@@ -20,12 +20,12 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import AddressDigest
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
+from postroom.domain.messages.delivery.providers import Provider, provider_of
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.domain.messages.providers import Provider, provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.suppression.bounce_history import BounceRecords
 from postroom.services.entities import key_after, read
@@ -84,7 +84,7 @@ class KindFigure(msgspec.Struct, frozen=True):
 
 
 class MessageFigures(msgspec.Struct, frozen=True):
-    """The figures of a message: in all, by kind, and by provider."""
+    """The figures of a message: in total, by kind, and by provider."""
 
     total: DeliveryFigures = DeliveryFigures()
     kinds: tuple[KindFigure, ...] = ()
@@ -159,7 +159,7 @@ class DeliveryFigureService:
         return MessageFigures() if found is None else _message_figures(found)
 
     async def accepted(self, message: Message) -> int:
-        """Return how many emails of a message have been accepted until now."""
+        """Return how many emails of a message have been accepted so far."""
         return (await self._outcomes.counts(message)).accepted
 
     async def newest(

@@ -24,9 +24,9 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
+from postroom.domain.messages.delivery.providers import Provider
 from postroom.domain.messages.messages import FINAL, Message
-from postroom.domain.messages.providers import Provider
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.audience.suppression.delivery_figures import (
     NOTICED_RATES,
@@ -217,7 +217,7 @@ class DeliveryLimits:
     async def _act(self, message: Message, finding: RateFinding) -> None:
         if finding.holds and (finding.provider or message.status not in FINAL):
             await self._holds.open(_fault(message, finding))
-            return  # which is an event of its own
+            return  # which has its own event
         await self._events.record(
             "bounces",
             f"message “{message.subject}”: {describe_finding(finding)}",
@@ -240,11 +240,11 @@ def describe_finding(finding: RateFinding) -> str:
     where = f" at {finding.provider}" if finding.provider else ""
     where += f" of list {finding.list_name}" if finding.list_name else ""
     where += " within 30 days" if finding.is_of_period else ""
-    share = f"{finding.count:,} of {finding.accepted:,} emails{where} ({finding.percent:.2f} %)"
+    share = f"{finding.count:,} of {finding.accepted:,} emails{where} ({finding.percent:.2f}%)"
     if finding.kind is RateKind.COMPLAINTS:
         return (
-            f"{share} were marked as spam; Gmail recommends less than 0.1 %, and Gmail and Yahoo"
-            " require less than 0.3 %"
+            f"{share} were marked as spam; Gmail recommends less than 0.1%, and Gmail and Yahoo"
+            " require less than 0.3%"
         )
     if finding.kind is RateKind.REJECTIONS:
         return f"{share} were rejected because of our reputation or the content"

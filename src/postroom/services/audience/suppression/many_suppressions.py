@@ -11,14 +11,15 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.messages.pages import SUPPRESS_QUEUE
 from postroom.services.audience.lists import ListService
-from postroom.services.audience.subscriber_rows import SubscriberRows, neighbours
+from postroom.services.audience.subscriber_rows import SubscriberRows
 from postroom.services.audience.suppression.suppression_items import apply_to_many
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows
 from postroom.services.concurrency import all_of, retry_on_conflict
+from postroom.services.row_ranges import neighbours
 from postroom.storage import Conflict, Store
 
 _BATCH: Final = 100
@@ -42,17 +43,17 @@ async def at_once(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 class ManySuppressions:
-    def __init__(self, store: Store, lists: ListService, subscribers: SubscriberRows) -> None:
-        self._rows = SuppressionRows(store)
+    def __init__(
+        self, store: Store, rows: SuppressionRows, lists: ListService, subscribers: SubscriberRows
+    ) -> None:
+        self._rows = rows
         self._work = store.queue(SUPPRESS_QUEUE)
         self._lists = lists
         self._subscribers = subscribers
 
-    async def suppress(
-        self, new: Sequence[Suppression], *, besides: ListName | None = None
-    ) -> None:
+    async def suppress(self, new: Sequence[Suppression], *, skip: ListName | None = None) -> None:
         """Suppress addresses; one that another process suppresses for as long at this moment keeps
-        its suppression. The rows of subscribers are written on all lists but `besides`."""
+        its suppression. The rows of subscribers are written on all lists except `skip`."""
         for part in _batches(new, _BATCH):
             addresses = [each.address for each in part]
             await self._work.put(apply_to_many(addresses), delay=_AGAIN_AFTER)
@@ -62,21 +63,21 @@ class ManySuppressions:
             by_partition.setdefault(each.digest[:2], []).append(each)
         batches = [part for found in by_partition.values() for part in _batches(found, _BATCH)]
         await at_once(self._write(part) for part in batches)
-        await self.apply([each.address for each in new], besides=besides)
+        await self.apply([each.address for each in new], skip=skip)
 
-    async def apply(self, addresses: Iterable[Address], *, besides: ListName | None = None) -> None:
+    async def apply(self, addresses: Iterable[Address], *, skip: ListName | None = None) -> None:
         """Write the suppressions of addresses onto their rows on each list. Can be repeated."""
         keys = sorted({address_key(each) for each in addresses})
         after: str | None = None
         while keys:
-            page = await self._lists.page(limit=_LISTS_AT_ONCE, after=after)
+            found = await self._lists.slice(limit=_LISTS_AT_ONCE, after=after)
             await at_once(
                 self._apply_on(each.name, part)
-                for each in page.lists
-                if each.name != besides
+                for each in found.lists
+                if each.name != skip
                 for part in _batches(keys, _NEIGHBOURS)
             )
-            if (after := page.next) is None:
+            if (after := found.next) is None:
                 return
 
     async def _apply_on(self, name: ListName, keys: Sequence[AddressKey]) -> None:

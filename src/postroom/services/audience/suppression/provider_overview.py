@@ -9,7 +9,11 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.messages.providers import Provider
+from postroom.domain.messages.delivery.providers import (
+    InitialLimits,
+    Provider,
+    initial_limits,
+)
 from postroom.services.audience.suppression.delivery_figures import (
     DeliveryFigures,
     DeliveryFigureService,
@@ -25,7 +29,7 @@ _MOST: Final = 200
 
 
 class ProviderStatus(msgspec.Struct, frozen=True):
-    """A provider with its rate, its hold, and what became of the emails of the last 30 days."""
+    """A provider with its rate, its hold, and the results of the last 30 days."""
 
     rate: ProviderRate
     hold: Hold | None = None
@@ -43,6 +47,14 @@ class ProviderStatus(msgspec.Struct, frozen=True):
     @property
     def connections(self) -> int | None:
         return self.rate.connections(clock.timestamp())
+
+    @property
+    def emails_per_connection(self) -> int | None:
+        return self.rate.emails_per_connection(clock.timestamp())
+
+    @property
+    def initial(self) -> InitialLimits:
+        return initial_limits(self.provider)
 
     @property
     def throttled_at(self) -> datetime | None:

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, folded
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.audience.suppressions import AddressDigest, Suppression, address_digest
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.entities import key_after, read, read_optional
@@ -66,7 +66,8 @@ class SuppressionRows:
         self._index = store.table(INDEX)
 
     async def of_address(self, address: Address) -> list[Suppression]:
-        """Return all suppressions of an address, also expired ones: that of every list first."""
+        """Return all suppressions of an address, including expired ones: that of every list
+        first."""
         return await self.of_digest(address_digest(address))
 
     async def of_digest(self, digest: AddressDigest) -> list[Suppression]:
@@ -122,7 +123,7 @@ class SuppressionRows:
         with suppress(NotFound):
             await self._index.delete(_ALL, _index_row(old))
 
-    async def page(
+    async def slice(
         self, *, contains: str = "", limit: int, after: str | None = None
     ) -> SuppressionSlice:
         """Return suppressions, newest first, whose address contains `contains`. `InvalidValue` for
@@ -189,7 +190,7 @@ def blocked_by(
     subscriber: Subscriber, suppressions: Iterable[Suppression], now: datetime
 ) -> Subscriber:
     """Return the subscriber as suppressions of their address leave them: blocked by the widest one,
-    or no longer blocked by one. Somebody who was blocked by hand stays so."""
+    or no longer blocked by one. Someone who was blocked by hand stays blocked."""
     counting = [each for each in suppressions if each.counts_for(subscriber.list_name, now)]
     counting.sort(key=lambda each: each.list_name or "")
     if subscriber.blocked and not subscriber.is_suppressed:

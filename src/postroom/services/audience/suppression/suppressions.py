@@ -2,7 +2,7 @@
 
 A suppression is written first, then onto the subscriber's row of each list: a sender reads that row
 anyway, so that suppressions cost it nothing. Every step can be repeated. A work item in
-`mail/suppress`, put before the first step, repeats the writes to the lists a little later: the
+`mail/suppress`, put before the first step, repeats the writes to the lists a little later. The
 process may have been killed, or the address may have been added to a list at the same moment.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import (
     LONGEST_SOURCE,
     AddressDigest,
@@ -26,11 +26,11 @@ from postroom.domain.audience.suppressions import (
     parse_reason,
 )
 from postroom.domain.errors import Exists, Invalid, NoSuch
-from postroom.domain.messages.bounces import Bounce, BounceSource
+from postroom.domain.messages.delivery.bounces import Bounce, BounceSource
+from postroom.domain.messages.delivery.providers import provider_of
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import ERASED
 from postroom.domain.messages.pages import SUPPRESS_QUEUE
-from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
 from postroom.services.audience.lists import ListService
@@ -68,14 +68,16 @@ class SuppressionService:
     def __init__(
         self,
         store: Store,
+        rows: SuppressionRows,
+        many: ManySuppressions,
         lists: ListService,
         subscriptions: SubscriptionService,
         messages: MessageService,
         times: MessageTimes,
         outcomes: OutcomeService,
     ) -> None:
-        self._store = store
-        self._rows = SuppressionRows(store)
+        self._rows = rows
+        self._many = many
         self.bounces = BounceRecords(store)
         self._work = store.queue(SUPPRESS_QUEUE)
         self._counted_at: dict[MessageRef, float] = {}
@@ -101,11 +103,11 @@ class SuppressionService:
             raise NoSuch("suppression", address)
         return found
 
-    async def page(
+    async def slice(
         self, *, contains: str = "", limit: int = 100, after: str | None = None
     ) -> SuppressionSlice:
         """Return suppressions, newest first, whose address contains `contains`."""
-        return await self._rows.page(contains=contains.strip(), limit=limit, after=after)
+        return await self._rows.slice(contains=contains.strip(), limit=limit, after=after)
 
     def all(self) -> AsyncIterator[Suppression]:
         """Yield every suppression, newest first."""
@@ -170,17 +172,17 @@ class SuppressionService:
         return how many rows changed. Can be repeated."""
         changed, after = 0, None
         while True:
-            page = await self._lists.page(limit=_LISTS_AT_ONCE, after=after)
+            found = await self._lists.slice(limit=_LISTS_AT_ONCE, after=after)
             results = await asyncio.gather(
-                *(self._subscribers.block_suppressed(each.name, address) for each in page.lists)
+                *(self._subscribers.block_suppressed(each.name, address) for each in found.lists)
             )
             changed += sum(each is not None for each in results)
-            if (after := page.next) is None:
+            if (after := found.next) is None:
                 return changed
 
     async def apply_to_many(self, addresses: Iterable[Address]) -> None:
         """Write the suppressions of addresses onto their rows on each list. Can be repeated."""
-        await ManySuppressions(self._store, self._lists, self._subscribers).apply(addresses)
+        await self._many.apply(addresses)
 
     async def lift_expired(self) -> int:
         """Lift the suppressions that have expired; return how many. The next bounce in the same row
@@ -204,7 +206,7 @@ class SuppressionService:
         try:
             await self._rows.remove(suppression)
         except Conflict:
-            return False  # another suppression has taken its place meanwhile
+            return False  # another suppression has taken its place in the meantime
         return True
 
     async def _unblock(self, digests: Set[AddressDigest]) -> None:

@@ -15,7 +15,7 @@ from postroom import clock
 from postroom.domain.audience.field_texts import field_texts, shown_value
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field, Fields
-from postroom.domain.audience.lists import ListName, Subscriber, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, Subscriber, parse_list_name
 from postroom.domain.audience.rules import RuleError, check_rule, fields_of, parse_rule
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.audiences import (
@@ -34,10 +34,13 @@ from postroom.services.audience.lists import ListService
 from postroom.services.audience.targeting.merged_lists import AT_ONCE, People, PeopleReader
 from postroom.services.audience.targeting.segments import SegmentService
 from postroom.services.audience.targeting.selection import Selection
-from postroom.services.entities import AttributeRow
+from postroom.services.partial_rows import AttributeRow
 from postroom.storage import KeyRange, Store, gt
 
 Exclusions = Mapping[str, Exclusion | None]
+
+COUNTED_AT_ONCE: Final = 50_000
+"""Subscribers of a list in which a page may count those who have paused, by reading all of it."""
 
 _LARGEST_RULES: Final = 60_000  # bytes: they are one property of the message's row
 
@@ -137,8 +140,8 @@ class AudienceService:
     async def selection(
         self, lists: Sequence[ListName], audience: Audience, rules: AudienceRules, today: date
     ) -> Selection:
-        """Return what tells who of these lists belongs to an audience. `Invalid` if a message that
-        its rules name no longer exists."""
+        """Return the selection of an audience from these lists. `Invalid` if a message that its
+        rules name no longer exists."""
         texts = filter(None, (rules.segment, *rules.excluded))
         recipients = await self._segments.received.of(map(parse_rule, texts), lists, today)
         return Selection(self._store, lists, audience, rules, today, recipients)
@@ -229,7 +232,7 @@ class AudienceService:
                 for each in fields.declared
                 if not rules[each.name].may_be_empty
             }
-            # Conditions are those of somebody without any values, as on the web.
+            # Conditions are those of someone without any values, as on the web.
             return Personal(rules, {**values, "joined": clock.now().date().isoformat()})
         names = [name for name in rules if name not in OWN_RULES]
         texts = field_texts(

@@ -6,23 +6,29 @@ the first subscribers are looked up; the days of last opens and clicks are on th
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 
 from postroom.domain.audience.addresses import Address, AddressKey
-from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, SubscriberGuid
 from postroom.domain.audience.rules import Operator, RuleComparison, first_day
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.tracking import Track
 from postroom.services import entities
 from postroom.services.audience.results.people import PeopleRows, Person, place_of
-from postroom.services.entities import EngagedRow
 from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.message_entities import message_from
-from postroom.storage import KeyRange, Store
+from postroom.services.partial_rows import EngagedRow
+from postroom.storage import KeyRange, Store, eq
+
+MOST_MESSAGES: Final = 500
+"""How many messages of a list, the last ones, `clicked "part of a URL"` looks at."""
 
 _AT_ONCE: Final = 1000
+_TABLES_AT_ONCE: Final = 32
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
 
 
@@ -30,6 +36,7 @@ class EngagedSubscribers:
     def __init__(
         self,
         store: Store,
+        people: PeopleRows,
         links: LinkTables,
         lists: Sequence[ListName],
         asked: Mapping[str, RuleComparison],
@@ -39,7 +46,7 @@ class EngagedSubscribers:
         """`asked` is what rules ask, `messages` are those that they name."""
         self._store = store
         self._table = store.table(entities.LISTS)
-        self._people = PeopleRows(store)
+        self._people = people
         self._links = links
         self._lists = lists
         self._asked = asked
@@ -96,15 +103,12 @@ class EngagedSubscribers:
 
     async def _who_clicked(self, part: str) -> set[SubscriberGuid]:
         found: set[SubscriberGuid] = set()
-        for name in (entities.MESSAGES, entities.ARCHIVE):
-            async for entity in self._store.table(name).scan():
-                if entity.properties.get("Track") != Track.PERSONAL:
-                    continue
-                message = message_from(entity)
-                if message.queued_at is None or not set(self._lists) & set(message.lists):
-                    continue
-                table = await self._links.read(message) or ()
-                links = {number for number, url in enumerate(table) if part in url.casefold()}
+        newest = await self._newest()
+        for start in range(0, len(newest), _TABLES_AT_ONCE):
+            some = newest[start : start + _TABLES_AT_ONCE]
+            tables = await asyncio.gather(*map(self._links.read, some))
+            for message, table in zip(some, tables, strict=True):
+                links = {n for n, url in enumerate(table or ()) if part in url.casefold()}
                 if links:
                     found |= {
                         each.guid
@@ -112,6 +116,21 @@ class EngagedSubscribers:
                         if not links.isdisjoint(each.links)
                     }
         return found
+
+    async def _newest(self) -> list[Message]:
+        """Return the messages to the lists that were sent last with personal tracking."""
+        newest: list[tuple[datetime, str, str, Message]] = []
+        for name in (entities.MESSAGES, entities.ARCHIVE):
+            personal = self._store.table(name).scan(where=eq("Track", Track.PERSONAL.value))
+            async for entity in personal:
+                message = message_from(entity)
+                if message.queued_at is None or set(self._lists).isdisjoint(message.lists):
+                    continue
+                heapq.heappush(newest, (message.queued_at, message.ref, name, message))
+                if len(newest) > MOST_MESSAGES:
+                    heapq.heappop(newest)
+        # A message that is being archived is in both tables.
+        return list({ref: message for _, ref, _, message in newest}.values())
 
     async def _of_message(self, message: Message) -> AsyncIterator[Person]:
         after: str | None = None

@@ -8,17 +8,16 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import Message
 from postroom.services.audience.growth.list_sizes import CurrentSize, ListSizes
-from postroom.services.audience.targeting.audiences import AudienceService
-from postroom.services.concurrency import both
+from postroom.services.audience.targeting.audiences import COUNTED_AT_ONCE, AudienceService
 from postroom.services.messages.message_times import MessageTimes
 
 _LOOKED_AT: Final = 10  # messages, newest first
-_PAUSED_SECONDS: Final = 0.5  # enough for a list of some hundred thousand
+_PAUSED_SECONDS: Final = 0.5
 _ENOUGH: Final = 100  # emails: with fewer, starting and stopping would distort the rate
 
 
@@ -53,10 +52,11 @@ class EstimateService:
             counted = await self._audiences.count(list_name, audience)
             return Estimate(counted.will_receive, None, per_second)
         name = parse_list_name(list_name)
-        size, paused = await both(self._size(name), self._paused(name))
+        size = await self._size(name)
+        paused = await self._paused(name) if size.recipients <= COUNTED_AT_ONCE else 0
         return Estimate(max(size.recipients - paused, 0), size.counted_at, per_second)
 
-    async def check_anybody(self, list_name: str, audience: Audience = EVERYBODY) -> None:
+    async def check_has_recipients(self, list_name: str, audience: Audience = EVERYBODY) -> None:
         """Raise `Invalid` if nobody would receive a message now."""
         if not (await self.of(list_name, None, audience)).recipients:
             raise Invalid(
@@ -67,7 +67,7 @@ class EstimateService:
         return (await self._sizes.of([name]))[name]
 
     async def _paused(self, name: ListName) -> int:
-        """Return how many have paused; 0 for a list that is too large to count them now."""
+        """Return how many have paused; 0 if it takes too long to count them now."""
         try:
             return await asyncio.wait_for(self._audiences.count_paused(name), _PAUSED_SECONDS)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Some of those who will not receive a message, for each reason: so that its author believes the
+"""Some of those who will not receive a message, for each reason, so that authors can check the
 numbers."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.audiences import Audience, Exclusion
 from postroom.services import entities
 from postroom.services.audience.targeting.audiences import AudienceService

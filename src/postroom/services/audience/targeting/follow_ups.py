@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
-from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
+from postroom.domain.errors import Invalid, NoSuch, NotNow
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.tracking import Track
@@ -22,7 +21,7 @@ from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.sending.retries import RetryService
 
-_MOST_RETRIES: Final = 10  # one after the other, each of what the one before left refused
+_MOST_RETRIES: Final = 10  # each to the recipients that the one before it left refused
 
 
 class FollowUp(StrEnum):
@@ -54,19 +53,20 @@ class FollowUpService:
         message = await self._messages.get(ref)
         check_follow_up(message, kind)
         if not subject.strip():
-            raise Invalid("subject", "is missing: give the follow-up a subject of its own")
+            raise Invalid("subject", "is missing: give the follow-up its own subject")
         refs = await self._refs(message)
         for each in refs:
             check_finished(await self._messages.get(each))
         if kind is FollowUp.NEW:
             rule = " or ".join(f"received {each}" for each in refs)
-            name = await self._segment(message.list_name, f"received-{message.ref}", rule)
+            name = f"received-{message.ref}"
             others = [each for each in message.exclude_segments if each != name]
             change = ContentChange(exclude_segments=(*others, name))
         else:
             rule = " or ".join(f"(received {each} and not clicked {each})" for each in refs)
-            name = await self._segment(message.list_name, f"not-clicked-{message.ref}", rule)
+            name = f"not-clicked-{message.ref}"
             change = ContentChange(segment=name)
+        await self._segments.keep(message.list_name, name, rule)
         change = msgspec.structs.replace(change, subject=subject)
         return await self._composing.duplicate(message.ref, who, change)
 
@@ -82,14 +82,6 @@ class FollowUpService:
                 break  # deleted before it was sent
             refs.append(message.ref)
         return [*refs, *others]
-
-    async def _segment(self, list_name: ListName, name: str, rule: str) -> str:
-        """Make sure that the list has this segment with this rule; return its name."""
-        try:
-            await self._segments.create(list_name, name, rule)
-        except Exists:
-            await self._segments.change(list_name, name, rule)
-        return name
 
 
 def follow_ups(message: Message) -> list[FollowUp]:
@@ -113,6 +105,6 @@ def check_follow_up(message: Message, kind: FollowUp) -> None:
 
 
 def check_finished(message: Message) -> None:
-    """Raise `NotNow` while a message may still be sent to somebody."""
+    """Raise `NotNow` while a message may still be sent to someone."""
     if message.status not in FINAL or message.queued_at is None:
         raise NotNow(f"the message {message.ref} is {message.status}: wait until it is sent")

@@ -1,9 +1,9 @@
-"""The ranges of subscribers' rows in which a rule can select somebody.
+"""The ranges of subscribers' rows in which a rule can select someone.
 
 Rows are in the order of address keys. A key is folded letter by letter, and a rule compares more
-coarsely: `straße@` begins with "strasse" for a rule, but not as a key. So besides the keys that
-begin as the rule says, each key is read that leaves that beginning with a letter outside of ASCII.
-There are few of those, mostly none.
+coarsely: `straße@` begins with "strasse" for a rule, but not as a key. So in addition to the
+keys that begin as the rule says, each key is read that departs from that beginning with a letter
+outside of ASCII. There are few of those, usually none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KeyRanges = Sequence[KeyRange]
 
 
 def ranges_of(rule: Rule | None) -> KeyRanges:
-    """Return the ranges in which a rule can select somebody; every row without a rule."""
+    """Return the ranges in which a rule can select someone; every row without a rule."""
     begin = "" if rule is None else address_start(rule)
     if not begin:
         return (EVERY_ROW,)

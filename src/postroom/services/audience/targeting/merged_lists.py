@@ -1,6 +1,6 @@
 """Reads the subscribers of one or several lists in the order of their addresses, each person once.
 
-Somebody who is on several lists counts on the first one from which they may receive messages.
+Someone who is on several lists counts on the first one from which they may receive messages.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services import entities
 from postroom.services.audience.targeting.key_ranges import EVERY_ROW, KeyRanges, within
-from postroom.services.entities import SubscriberRow
+from postroom.services.partial_rows import SubscriberRow
 from postroom.storage import Table
 
 AT_ONCE: Final = 1000

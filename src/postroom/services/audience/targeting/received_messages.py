@@ -1,9 +1,9 @@
 """Who received a message, for rules such as `received 634852858215726983`; those about opens and
 clicks are in `engaged_subscribers.py`.
 
-Subscribers are evaluated in the order of their addresses, in which the pages of a message are, too
-(or those of each of its waves): so each page is read once, and only those of its recipients are
-kept who are being evaluated.
+Subscribers are evaluated in the order of their addresses. The pages of a message have the same
+order (or those of each of its waves), so each page is read once. Of its recipients, only those who
+are being evaluated are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.audience.former_addresses import FormerAddress, former_of
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid
 from postroom.domain.audience.rules import (
     ABOUT_ENGAGEMENT,
     Operator,
@@ -32,8 +32,9 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED
 from postroom.domain.messages.refs import MessageRef
-from postroom.domain.messages.waves import PageRun
+from postroom.domain.messages.waves.waves import PageRun
 from postroom.services import entities
+from postroom.services.audience.results.people import PeopleRows
 from postroom.services.audience.targeting.engaged_subscribers import EngagedSubscribers
 from postroom.services.messages.link_tables import LinkTables
 from postroom.services.messages.message_rows import MessageRows
@@ -49,11 +50,21 @@ _PLANNED: Final = frozenset(EmailOutcome) - {EmailOutcome.SUPPRESSED}
 class ReceivedMessages:
     """Finds the messages that rules name."""
 
-    def __init__(self, store: Store, messages: MessageRows, links: LinkTables) -> None:
+    def __init__(
+        self,
+        store: Store,
+        messages: MessageRows,
+        pages: PageRows,
+        outcomes: OutcomeService,
+        people: PeopleRows,
+        links: LinkTables,
+    ) -> None:
         self._store = store
         self._messages = messages
+        self._pages = pages
+        self._outcomes = outcomes
+        self._people = people
         self._links = links
-        self._pages = PageRows(store)
 
     async def of(
         self, rules: Iterable[Rule], lists: Sequence[ListName], today: date
@@ -73,16 +84,19 @@ class ReceivedMessages:
         engaged = {asked(each): each for each in asks if each.operator in ABOUT_ENGAGEMENT}
         return MessageRecipients(
             self._pages,
+            self._outcomes,
             {ref: found[ref] for ref in received},
-            engaged=EngagedSubscribers(self._store, self._links, lists, engaged, found, today)
+            engaged=EngagedSubscribers(
+                self._store, self._people, self._links, lists, engaged, found, today
+            )
             if engaged
             else None,
         )
 
     async def planned(self, refs: Sequence[MessageRef]) -> MessageRecipients:
-        """Return who received these messages, may have, or still will. `NoSuch`."""
+        """Return who received these messages, may have received them, or still will. `NoSuch`."""
         found: dict[str, Message] = {ref: await self._messages.get(ref) for ref in refs}
-        return MessageRecipients(self._pages, found, _PLANNED)
+        return MessageRecipients(self._pages, self._outcomes, found, _PLANNED)
 
 
 class MovedSubscriber(msgspec.Struct, frozen=True):
@@ -93,7 +107,7 @@ class MovedSubscriber(msgspec.Struct, frozen=True):
 
 
 def moved_among(name: ListName, rows: Iterable[tuple[str, _MovableRow]]) -> list[MovedSubscriber]:
-    """Return those who have changed their address; `rows` are by the keys of subscribers."""
+    """Return the subscribers whose address has changed; `rows` are by the keys of subscribers."""
     return [
         MovedSubscriber(
             AddressKey(Address(row.removeprefix(entities.EMAIL_PREFIX))),
@@ -108,7 +122,7 @@ def moved_among(name: ListName, rows: Iterable[tuple[str, _MovableRow]]) -> list
 
 
 def moved_subscribers(subscribers: Iterable[Subscriber]) -> list[MovedSubscriber]:
-    """Return those who have changed their address."""
+    """Return the subscribers whose address has changed."""
     return [
         MovedSubscriber(each.key, former_of(each)) for each in subscribers if each.former_addresses
     ]
@@ -134,23 +148,24 @@ def _guids(row: _MovableRow) -> tuple[SubscriberGuid, ...]:
 
 class MessageRecipients:
     """`received` has for each message the keys of the recipients among the subscribers that were
-    looked up last: those to whom a mail server accepted the email, or whose emails have one of
-    other `outcomes`. What rules ask about opens and clicks is in it, too."""
+    looked up last: those whose email a mail server accepted, or has one of the other outcomes
+    that are `wanted`. What rules ask about opens and clicks is in it, too."""
 
     def __init__(
         self,
         pages: PageRows,
+        outcomes: OutcomeService,
         messages: dict[str, Message],
-        outcomes: frozenset[EmailOutcome] = _RECEIVED,
+        wanted: frozenset[EmailOutcome] = _RECEIVED,
         engaged: EngagedSubscribers | None = None,
     ) -> None:
         self.received: dict[str, set[AddressKey]] = {ref: set() for ref in messages}
         self._messages = messages
-        self._wanted = outcomes
-        self._outcomes = OutcomeService(pages)
+        self._wanted = wanted
+        self._outcomes = outcomes
         self._engaged = engaged
         self._readers = {
-            ref: [_PageReader(pages, each, run, outcomes) for run in each.page_runs]
+            ref: [_PageReader(pages, each, run, wanted) for run in each.page_runs]
             for ref, each in messages.items()
         }
 

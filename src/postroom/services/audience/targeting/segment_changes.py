@@ -22,7 +22,7 @@ async def change_segment(
 ) -> BulkReport:
     """Change everyone who is in a segment, some at a time; each succeeds or fails on its own.
 
-    Interrupted, it is finished by repeating it. `RuleError`.
+    If it is interrupted, repeat it to finish. `RuleError`.
     """
     done = 0
     problems: list[str] = []

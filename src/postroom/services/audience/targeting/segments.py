@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import date, datetime
-from typing import Any, Final
+from collections.abc import AsyncIterator, Sequence
+from datetime import date
+from typing import Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.domain.audience.rules import (
     Rule,
     check_rule,
@@ -38,18 +38,15 @@ from postroom.services.audience.targeting.received_messages import (
     MessageRecipients,
     MovedSubscriber,
     ReceivedMessages,
-    moved_among,
     moved_subscribers,
 )
-from postroom.services.messages.link_tables import LinkTables
+from postroom.services.audience.targeting.rule_rows import AT_ONCE, rule_rows
 from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 _PREFIX: Final = "segment:"
-_ROWS: Final = 1000  # the most that one query returns
 _SAMPLE: Final = 20
 _SECONDS: Final = 2.0
-_BEGIN: Final = len(entities.EMAIL_PREFIX)
 
 
 class SegmentSlice(msgspec.Struct, frozen=True):
@@ -67,7 +64,7 @@ class SegmentPreview(msgspec.Struct, frozen=True):
 
 
 class CountedPart(msgspec.Struct, frozen=True):
-    """Some subscribers of a list, of whom a rule selects `count`; `next` continues."""
+    """How many of some subscribers of a list a rule selects; `next` continues."""
 
     count: int
     sample: list[Address]
@@ -90,10 +87,10 @@ class SegmentService:
         fields: FieldService,
         subscriptions: SubscriptionService,
         messages: MessageRows,
-        links: LinkTables,
+        received: ReceivedMessages,
     ) -> None:
         self._messages = messages
-        self.received = ReceivedMessages(store, messages, links)
+        self.received = received
         self._table = store.table(entities.LISTS)
         self._lists = lists
         self._fields = fields
@@ -121,7 +118,7 @@ class SegmentService:
             raise NoSuch("segment", name)
         return _segment_from(found)
 
-    async def page(
+    async def slice(
         self, list_name: str, *, limit: int = 100, after: str | None = None
     ) -> SegmentSlice:
         """Return the segments of a list. `NoSuch` list."""
@@ -133,13 +130,26 @@ class SegmentService:
 
     async def using(self, list_name: str, field: str) -> list[Segment]:
         """Return the segments of a list whose rules name a field. `NoSuch` list."""
-        found: list[Segment] = []
+        every = self._all(list_name)
+        return [each async for each in every if field in fields_of(parse_rule(each.rule))]
+
+    async def naming(self, address: Address) -> list[Segment]:
+        """Return the segments of all lists whose rules have an address in them."""
+        return [
+            each
+            async for name in self._lists.all_names()
+            async for each in self._all(name)
+            if address.casefold() in each.rule.casefold()
+        ]
+
+    async def _all(self, list_name: str) -> AsyncIterator[Segment]:
         after: str | None = None
         while True:
-            page = await self.page(list_name, after=after)
-            found += [each for each in page.segments if field in fields_of(parse_rule(each.rule))]
-            if (after := page.next) is None:
-                return found
+            part = await self.slice(list_name, after=after)
+            for each in part.segments:
+                yield each
+            if (after := part.next) is None:
+                return
 
     async def change(
         self, list_name: str, name: str, rule: str, etag: str | None = None
@@ -154,6 +164,13 @@ class SegmentService:
         except Conflict as exc:
             raise Overtaken("segment", name) from exc
         return msgspec.structs.replace(old, rule=rule, etag=saved)
+
+    async def keep(self, list_name: str, name: str, rule: str) -> None:
+        """Make sure that a list has this segment with this rule. `Invalid`, `NoSuch` list."""
+        try:
+            await self.create(list_name, name, rule)
+        except Exists:
+            await self.change(list_name, name, rule)
 
     async def rename_field(self, segment: Segment, old: str, new: str) -> None:
         """Give a field another name in the rule of a segment, even if the rule cannot be used any
@@ -212,23 +229,23 @@ class SegmentService:
         deadline = clock.monotonic() + seconds
         looked_at = count = 0
         sample: list[Address] = []
-        async for rows, moved in self._rows(name, compiled.ranges, after):
-            await compiled.look_up([address for address, _ in rows], moved)
-            found = [address for address, row in rows if selects(values(address, *row))]
+        async for some in rule_rows(self._table, name, compiled.ranges, after):
+            await compiled.look_up(some.addresses, some.moved)
+            found = [address for address, row in some.rows if selects(values(address, *row))]
             count += len(found)
             sample += found[: _SAMPLE - len(sample)]
-            looked_at += len(rows)
-            if clock.monotonic() > deadline and len(rows) == _ROWS:
-                return CountedPart(count, sample, looked_at, address_key(rows[-1][0]))
+            looked_at += len(some.rows)
+            if clock.monotonic() > deadline and some.may_follow:
+                return CountedPart(count, sample, looked_at, address_key(some.addresses[-1]))
         return CountedPart(count, sample, looked_at, None)
 
     async def select(self, list_name: str, rule: str) -> AsyncIterator[Address]:
         """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
         fields = (await self._fields.get(list_name)).fields
         compiled = await self._compiled(rule, fields, ListName(list_name))
-        async for rows, moved in self._rows(ListName(list_name), compiled.ranges):
-            await compiled.look_up([address for address, _ in rows], moved)
-            for address, row in rows:
+        async for some in rule_rows(self._table, ListName(list_name), compiled.ranges):
+            await compiled.look_up(some.addresses, some.moved)
+            for address, row in some.rows:
                 if compiled.selects(compiled.fields.values(address, *row)):
                     yield address
 
@@ -274,7 +291,9 @@ class SegmentService:
         found: list[Subscriber] = []
         looked_at = 0
         while left:
-            result = await self._table.query(KeyRange.only(segment.list_name), left[0], limit=_ROWS)
+            result = await self._table.query(
+                KeyRange.only(segment.list_name), left[0], limit=AT_ONCE
+            )
             some = [entities.subscriber_from(each) for each in result.entities]
             await compiled.look_up([each.address for each in some], moved_subscribers(some))
             found += [
@@ -329,31 +348,6 @@ class SegmentService:
         selects = compile_rule(rule, _today(), recipients.received)
         return _Compiled(selects, recipients, needed, ranges_of(rule))
 
-    async def _rows(
-        self, name: ListName, ranges: KeyRanges, after: str = ""
-    ) -> AsyncIterator[
-        tuple[list[tuple[Address, tuple[datetime, Mapping[str, Any]]]], list[MovedSubscriber]]
-    ]:
-        """Yield the addresses in ranges of a list with what rules are about, and those among them
-        who have changed theirs, `_ROWS` at a time."""
-        left = within(ranges, entities.key_after(entities.EMAIL_PREFIX + after) if after else None)
-        while left:
-            rows = await self._table.read(entities.AttributeRow, name, left[0], limit=_ROWS)
-            yield (
-                [
-                    (
-                        Address(row.EmailAddress or key[_BEGIN:]),
-                        (row.CreatedAt, row.known),
-                    )
-                    for key, row in rows.items()
-                ],
-                moved_among(name, rows.items()),
-            )
-            if len(rows) < _ROWS:
-                left = left[1:]
-            else:
-                left = within(left, entities.key_after(next(reversed(rows))))
-
 
 class _Compiled(msgspec.Struct, frozen=True):
     """A rule as a function, what has to be looked up for it, the fields that it needs, and the rows
@@ -374,11 +368,11 @@ def _values(fields: Fields, subscriber: Subscriber) -> dict[str, FieldValue]:
 
 
 async def _in_parts(subscribers: AsyncIterator[Subscriber]) -> AsyncIterator[list[Subscriber]]:
-    """Yield subscribers, `_ROWS` at a time."""
+    """Yield subscribers, `AT_ONCE` at a time."""
     some: list[Subscriber] = []
     async for each in subscribers:
         some.append(each)
-        if len(some) == _ROWS:
+        if len(some) == AT_ONCE:
             yield some
             some = []
     yield some

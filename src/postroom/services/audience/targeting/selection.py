@@ -12,7 +12,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.fields import Field, Fields
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.rules import compile_rule, parse_rule
 from postroom.domain.audience.rules.evaluating import Selects
 from postroom.domain.messages.audiences import Audience, AudienceRules, Exclusion
@@ -23,7 +23,7 @@ from postroom.services.audience.targeting.received_messages import (
     MovedSubscriber,
     moved_among,
 )
-from postroom.services.entities import AttributeRow
+from postroom.services.partial_rows import AttributeRow
 from postroom.storage import KeyRange, Store
 
 _AT_ONCE: Final = 1000

@@ -22,8 +22,8 @@ _MOST_REMEMBERED: Final = 2_000
 
 
 class BackgroundChecks(Generic[V]):
-    """Runs `check` for names, some at once; it must end on its own. What fails is tried again the
-    next time somebody asks. Results are `remembered` for some seconds."""
+    """Runs `check` for names, several at a time; it must end on its own. What fails is tried again
+    the next time someone asks. Results are `remembered` for some seconds."""
 
     def __init__(
         self, check: Callable[[str], Awaitable[V]], remembered: float = _REMEMBERED_SECONDS
@@ -35,7 +35,7 @@ class BackgroundChecks(Generic[V]):
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def start(self, names: Iterable[str]) -> None:
-        """Begin to check names that are not known yet. Return at once."""
+        """Begin to check names that are not known yet. Return immediately."""
         for name in names:
             if name not in self._running and not self._is_fresh(name):
                 task = self._running[name] = asyncio.create_task(self._run(name))

@@ -79,7 +79,7 @@ def is_public_address(address: str) -> bool:
 class LinkTrial:
     """Tries links.
 
-    It looks up hosts in threads of its own: one that takes minutes holds up nothing but links.
+    It looks up hosts in separate threads: a lookup that takes minutes delays only links.
     """
 
     def __init__(self, resolve: Resolve | None = None, may_connect: MayConnect = is_public) -> None:
@@ -222,7 +222,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> _Answer:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return what all connections share: reading the certificates takes a tenth of a second."""
+    """Return a context for all connections: reading the certificates takes a tenth of a second."""
     return ssl.create_default_context()
 
 

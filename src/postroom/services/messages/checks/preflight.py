@@ -29,8 +29,20 @@ LONGEST_SHOWN_PREHEADER: Final = 100
 NOBODY: Final = "nobody"
 """The code of the finding that the audience is empty."""
 
+INCOMPLETE: Final = "incomplete-"
+"""Begins the codes of findings about fields of the message; their texts begin with the field."""
+
+EXAMPLE_TEXTS: Final[Sequence[str]] = (
+    "Write your text here.",
+    "What someone said.",
+    "What it is about.",
+)
+"""What new blocks of the visual editor say (web/static/editor/catalogue.js)."""
+
 HEAVY_PICTURES: Final = 2 * 1024 * 1024
 _MOST_LISTED: Final = 5
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
+_NO_TARGETS: Final = ("", "#", "http://", "https://")
 _URL_IN_TEXT: Final = re.compile(r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]}']")
 _PLACEHOLDER_HOSTS: Final = re.compile(
     r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
@@ -117,6 +129,7 @@ def inspect_email(mail: ReadMail, own_host: str) -> Iterator[ContentFinding]:
     pictures = [each for each in tokens(mail.html or "", "img") if isinstance(each, HtmlTag)]
     yield from _pictures([each.attributes for each in pictures if not each.closes], own_host)
     yield from _undescribed(mail.html or "")
+    yield from _examples(mail.html or "")
     yield from _links(links_in(mail), own_host)
 
 
@@ -143,9 +156,18 @@ def inspect_hostile(removals: Iterable[Removal]) -> Iterator[ContentFinding]:
         )
 
 
+def _examples(html: str) -> Iterator[ContentFinding]:
+    """Look for the example text that a new block has until the author replaces it."""
+    shown = {" ".join(each.text.split()) for each in tokens(html) if isinstance(each, HtmlText)}
+    if left := [each for each in EXAMPLE_TEXTS if each in shown]:
+        yield ContentFinding(
+            Level.WARNING, "example-text", f"The message still has example text: {_listed(left)}"
+        )
+
+
 def _undescribed(html: str) -> Iterator[ContentFinding]:
-    """Look at pictures whose alternative text is empty: those that are a link without words say
-    nothing to somebody who does not see them."""
+    """Look at pictures whose alternative text is empty: a link that consists only of such a picture
+    says nothing to someone who does not see it."""
     decorations: list[str] = []
     silent_links: list[str] = []
     in_link: list[str] | None = None
@@ -195,7 +217,7 @@ def _pictures(pictures: list[dict[str, str]], own_host: str) -> Iterator[Content
             f"{_count(unreachable, 'picture')} at an address that subscribers cannot reach:"
             f" {_listed(unreachable)}",
         )
-    without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
+    without_alt = [each["src"] for each in pictures if each.get("src") and "alt" not in each]
     if without_alt:
         yield ContentFinding(
             Level.WARNING,
@@ -221,7 +243,7 @@ def _links(links: list[str], own_host: str) -> Iterator[ContentFinding]:
             "link-placeholder",
             f"{_count(elsewhere, 'link')} to a placeholder: {_listed(elsewhere)}",
         )
-    empty = [each for each in links if each.strip() in ("", "#")]
+    empty = [each for each in links if each.strip() in _NO_TARGETS]
     if empty:
         yield ContentFinding(
             Level.WARNING, "link-empty", f"{_count(empty, 'link')} without a target."
@@ -234,6 +256,17 @@ def _is_placeholder(link: str, own_host: str) -> bool:
     except ValueError:
         return True
     return host != own_host and _PLACEHOLDER_HOSTS.fullmatch(host) is not None
+
+
+def inspect_base_url(base_url: str) -> Iterator[ContentFinding]:
+    """Look at the address of our own pages, to which every email links."""
+    if (urlsplit(base_url).hostname or "") in _THIS_MACHINE:
+        yield ContentFinding(
+            Level.WARNING,
+            "base-url",
+            f"Links to unsubscribe and uploaded pictures lead to {base_url}, which subscribers"
+            " cannot open. Set POSTROOM_BASE_URL to an address that they can reach.",
+        )
 
 
 def inspect_features(html: str) -> Iterator[ContentFinding]:

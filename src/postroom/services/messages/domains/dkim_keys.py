@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom import clock
 from postroom.domain.errors import Exists, NoSuch, NotNow
-from postroom.domain.messages.dkim_keys import (
+from postroom.domain.messages.delivery.dkim_keys import (
     DkimAlgorithm,
     DkimKey,
     DkimKeyState,
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 TABLE: Final = "dkimkeys"
 EFFECTIVE_SECONDS: Final = 10.0
-"""How long senders may go on with the keys that they know."""
+"""How long senders may continue with the keys that they know."""
 
 _SUFFIXES: Final = {DkimAlgorithm.RSA: "", DkimAlgorithm.ED25519: "-ed"}
 _MOST_KEYS: Final = 20  # of one domain: each rotation adds one or two, and old ones are removed
@@ -114,7 +114,7 @@ class DkimKeyService:
             changes: list[Operation] = [_changed(row, DkimKeyState.SIGNING)]
             for other in await self._rows(checked):
                 if other.row != chosen and _key(other).algorithm is key.algorithm:
-                    # Written even if it does not sign: somebody may be activating it right now.
+                    # Written even if it does not sign: someone may be activating it right now.
                     retired = DkimKeyState.RETIRED if _signs(_key(other)) else _key(other).state
                     changes.append(_changed(other, retired))
             await self._keys.apply(changes)
@@ -153,7 +153,7 @@ class DkimKeyService:
         return await retry_on_conflict(attempt, "DKIM key", chosen)
 
     async def signer(self, domain: str, selector: str) -> DkimSigner:
-        """Return what signs with a key. `NoSuch`, `DecryptionError`."""
+        """Return the signer of a key. `NoSuch`, `DecryptionError`."""
         row = await self._row(_checked_domain(domain), parse_selector(selector))
         return await asyncio.to_thread(self._signer, row)  # checking an RSA key takes a while
 
@@ -210,7 +210,7 @@ class SigningKeys:
         self._signers: dict[str, tuple[list[DkimKey], list[DkimSigner]]] = {}
 
     async def of_domain(self, domain: str) -> Sequence[DkimSigner]:
-        """Return what signs for a domain, usually nothing: the same object until it changes.
+        """Return the signers of a domain, usually none: the same object until they change.
         `DecryptionError`, or `StoreOutage` if the keys were never read."""
         now = clock.monotonic()
         if self._known is None or now - self._read_at > EFFECTIVE_SECONDS:
@@ -220,7 +220,7 @@ class SigningKeys:
             except StoreOutage as exc:
                 if self._known is None:
                     raise
-                log.warning("DKIM keys cannot be read now, the known ones are used: %s", exc)
+                log.warning("DKIM keys cannot be read now; using the known ones: %s", exc)
         wanted = self._known.get(domain)
         if not wanted:
             return ()

@@ -8,7 +8,7 @@ import re
 from base64 import b64decode
 from typing import TYPE_CHECKING, Final
 
-from postroom.domain.messages.dkim_keys import DkimAlgorithm, DkimKey, DkimKeyState
+from postroom.domain.messages.delivery.dkim_keys import DkimAlgorithm, DkimKey, DkimKeyState
 from postroom.mail.dkim import DkimSigner
 from postroom.services.messages.domains.dns_lookups import DnsLookups
 from postroom.services.messages.domains.record_findings import (

@@ -20,6 +20,10 @@ from postroom.services.messages.domains.record_findings import (
 _MOST_LABELS: Final = 8  # RFC 9989 4.10: from longer names, the walk continues with one label less
 
 
+_LESS: Final = {"reject": "quarantine", "quarantine": "none"}
+"""What receivers apply in test mode (RFC 9989 4.7, `t`)."""
+
+
 class DmarcRecord(msgspec.Struct, frozen=True):
     """A DMARC record, and the domain that it was found at."""
 
@@ -42,22 +46,22 @@ async def check_dmarc(dns: DnsLookups, domain: str) -> RecordFinding:
 
 
 async def find_dmarc(dns: DnsLookups, domain: str) -> DmarcRecord | None:
-    """Return the record whose policy applies to a domain: its own, or that of its organisation, or
-    that of the public suffix above it. `DnsUnavailable`."""
-    found: list[DmarcRecord] = []
+    """Return the record whose policy applies to a domain (RFC 9989 4.10.1): its own, or that of its
+    organisation, or that of the public suffix above it. `DnsUnavailable`."""
+    found: DmarcRecord | None = None
+    below = domain
     for name in tree_walk(domain):
         record = await _dmarc_at(dns, name)
-        if record is None:
-            continue
-        if name == domain:
-            return record
-        is_suffix = record.tags.get("psd") == "y"
-        if is_suffix and found:
-            break  # the organisation is the one below the suffix
-        found.append(record)
-        if is_suffix or record.tags.get("psd") == "n":
-            break
-    return found[-1] if found else None
+        if record is not None:
+            if name == domain:
+                return record
+            if record.tags.get("psd") == "y":  # the organisation is the one below the suffix
+                return found if found is not None and found.domain == below else record
+            found = record
+            if record.tags.get("psd") == "n":
+                break
+        below = name
+    return found
 
 
 def tree_walk(domain: str) -> list[str]:
@@ -147,7 +151,7 @@ def _judged(record: DmarcRecord, domain: str) -> RecordFinding:
         advice = "Use t=y to test a policy."
         return RecordFinding("DMARC", RecordState.INFO, text, advice, _changed(record, pct=None))
     if tags.get("t") == "y" and policy != "none":
-        text = f"in test mode, so that {policy} is not applied yet: {shown}"
+        text = f"in test mode, so that {policy} counts as {_LESS[policy]} only: {shown}"
         advice = "Remove t=y when all is well."
         return RecordFinding("DMARC", RecordState.INFO, text, advice, _changed(record, t=None))
     return RecordFinding("DMARC", RecordState.FINE, shown)

@@ -8,7 +8,7 @@ import dns.asyncresolver
 import msgspec
 
 from postroom.domain.errors import NotNow
-from postroom.domain.messages.dkim_keys import DkimKey, DkimKeyState
+from postroom.domain.messages.delivery.dkim_keys import DkimKey, DkimKeyState
 from postroom.encryption import DecryptionError
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.services.messages.checks.link_checks import is_public_address
@@ -21,6 +21,7 @@ from postroom.services.messages.domains.dns_lookups import (
     is_reserved,
     lookups_of_this_machine,
 )
+from postroom.services.messages.domains.mta_sts import check_sts
 from postroom.services.messages.domains.receiving import (
     SMTP_PORT,
     MayTry,
@@ -94,6 +95,7 @@ class DomainChecks:
         more = await asyncio.gather(
             check_exchangers(dns, domain, self._may_try, self._smtp_port),
             check_names(dns, ours.addresses, domain),
+            check_sts(dns, domain, self._may_try),
             check_policies(dns, domain),
         )
         return [*found, *(each for part in more for each in part)]
@@ -110,7 +112,7 @@ class DomainChecks:
             return [], f"The records were not looked up: {exc}. Try again in a moment."
 
     async def faults(self, domain: str) -> list[RecordFinding] | None:
-        """Return what is not as it should be; None if DNS does not respond."""
+        """Return the problems found; None if DNS does not respond."""
         try:
             found = await self.check(domain)
         except DnsUnavailable:

@@ -1,5 +1,5 @@
-"""What a domain says about mail to it: MX and its TLS, MTA-STS, TLS-RPT; and what else receivers of
-mail look at: BIMI, and the names of our servers."""
+"""What a domain says about mail to it (MX and its TLS, TLS-RPT), and what receivers look at:
+BIMI, and the names of our servers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def check_exchangers(
 ) -> list[RecordFinding]:
     """Say who receives replies, or bounces, and whether encrypted. `DnsUnavailable`.
 
-    Anybody can publish any MX, so all its addresses are judged before a connection to the first."""
+    Anyone can publish any MX, so all its addresses are judged before a connection to the first."""
     mx, tls = "MX", "TLS of the MX"
     if for_bounces:
         mx, tls = f"MX of {domain}", f"TLS of the MX of {domain}"
@@ -94,14 +94,6 @@ def _try_tls(kind: str, host: str, address: str, port: int) -> RecordFinding:
 async def check_policies(dns: DnsLookups, domain: str) -> list[RecordFinding]:
     """Look for records that are useful, but not needed. `DnsUnavailable`."""
     wanted = (
-        (
-            "MTA-STS",
-            f"_mta-sts.{domain}",
-            "v=STSv1",
-            "v=STSv1; id=1",
-            "there is none: others may send you mail without TLS (RFC 8461). It also needs a policy"
-            f" at https://mta-sts.{domain}/.well-known/mta-sts.txt",
-        ),
         (
             "TLS-RPT",
             f"_smtp._tls.{domain}",

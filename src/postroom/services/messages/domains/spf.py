@@ -68,7 +68,7 @@ async def check_spf(
         return RecordFinding(kind, RecordState.WRONG, text, "Replace them with one.", merged)
     terms = _terms(records[0])
     if any(each.name == "all" and each.verdict is SpfVerdict.ALLOWED for each in terms):
-        text = f"allows everybody to send: {records[0]}"
+        text = f"allows everyone to send: {records[0]}"
         ended = _proposal(_without_all(records[0]) + " ~all", servers)
         replacement = DnsRecord(domain, "TXT", ended)
         return RecordFinding(kind, RecordState.WEAK, text, "End it with ~all or -all.", replacement)
@@ -109,7 +109,7 @@ class _Reading:
         return self.lookups
 
     async def verdict(self, domain: str, address: str) -> SpfVerdict:
-        """Return what a record says about an IP address."""
+        """Return the verdict of a record on an IP address."""
         self.lookups = 0
         return await self._walk(domain, ipaddress.ip_address(address), 0) or SpfVerdict.NEUTRAL
 
@@ -170,7 +170,7 @@ def _contains(network: str, ip: _Ip) -> bool:
     try:
         found = ipaddress.ip_network(network, strict=False)
     except ValueError:
-        raise _Broken(f"{network} is no network") from None
+        raise _Broken(f"{network} is not a network") from None
     return ip.version == found.version and ip in found
 
 

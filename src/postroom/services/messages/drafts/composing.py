@@ -1,7 +1,7 @@
 """Composing: drafts, their versions, scheduling and unscheduling.
 
 Every save is guarded by the ETag of the draft that it was based on, and writes its bodies as new
-blobs before the draft's row points to them: a crash leaves the draft as it was or as it was to be.
+blobs before the draft's row points to them: a crash leaves either the old draft or the new one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.audience.lists.lists import ListName, parse_list_name
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.audiences import Audience
-from postroom.domain.messages.buckets import Part
 from postroom.domain.messages.messages import (
     DRAFTS,
     Message,
@@ -28,7 +27,7 @@ from postroom.domain.messages.messages import (
     with_status,
 )
 from postroom.domain.messages.refs import MessageRef
-from postroom.domain.messages.tracking import parse_track_choice
+from postroom.domain.messages.waves.buckets import Part
 from postroom.domain.messages.web_pages import new_web_key
 from postroom.mail.personal.merge_fields import columns_in
 from postroom.observability import spans
@@ -57,7 +56,9 @@ from postroom.services.messages.message_contents import (
     with_bodies,
 )
 from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.published_messages import PublishingService
+from postroom.services.messages.sending_options import OptionsChange
 from postroom.storage import AlreadyExists, Conflict, NotFound, Store
 
 _KIND: Final = "message"
@@ -73,6 +74,11 @@ class ComposingService(DraftCompilation):
         store: Store,
         rows: MessageRows,
         messages: MessageService,
+        states: MessageStates,
+        bodies: MessageBodies,
+        files: AttachedFiles,
+        versions: MessageVersions,
+        tests: AbTestRows,
         templates: TemplateService,
         publishing: PublishingService,
         audiences: Audiences,
@@ -82,10 +88,11 @@ class ComposingService(DraftCompilation):
         self._rows = rows
         self._messages = messages
         self._publishing = publishing
-        self._bodies = MessageBodies(store)
-        self._files = AttachedFiles(store)
-        self._tests = AbTestRows(store)
-        self.versions = MessageVersions(store)
+        self._states = states
+        self._bodies = bodies
+        self._files = files
+        self._tests = tests
+        self.versions = versions
 
     async def create(
         self,
@@ -141,7 +148,7 @@ class ComposingService(DraftCompilation):
             return await self._rows.get(draft.ref)
 
     async def read(self, ref: str) -> tuple[Message, Content]:
-        """Return a message with its content, which belong together: while they are read, somebody
+        """Return a message with its content, which belong together: while they are read, someone
         may save another version. `NoSuch`."""
 
         async def read_both() -> tuple[Message, Content]:
@@ -159,7 +166,7 @@ class ComposingService(DraftCompilation):
         ref: MessageRef | None = None,
         files: Mapping[str, bytes] = {},
     ) -> Message:
-        """Schedule a new message at once. `Invalid`, `NoSuch` list.
+        """Schedule a new message immediately. `Invalid`, `NoSuch` list.
 
         `bodies` are those of a message in HTML, of which each may be left out.
         """
@@ -174,10 +181,7 @@ class ComposingService(DraftCompilation):
             audience=content.audience,
             lines=content.lines,
             written_in=WrittenIn(content.format, content.template),
-            track=parse_track_choice(content.track),
-            published=content.published,
-            canary=content.canary,
-            local_time=content.local_time,
+            options=content.options,
             attachments=content.attachments,
             files=files,
             ref=ref,
@@ -214,8 +218,7 @@ class ComposingService(DraftCompilation):
             message.has_source or given.get("template") or given.get("format", HTML) is not HTML
         ):
             raise NotNow(
-                f"the message {ref} is {message.status}: unschedule it to change what it was"
-                " compiled from"
+                f"the message {ref} is {message.status}: unschedule it to change its source"
             )
         if given.keys() == {"published"}:
             return await self._publishing.publish(ref, given["published"], etag=etag)
@@ -229,10 +232,12 @@ class ComposingService(DraftCompilation):
             subject=given.get("subject"),
             bodies=NewBodies(given.get("body"), given.get("text")),
             lines=msgspec.structs.replace(current, **lines) if lines else None,
-            track=(given["track"] or "") if "track" in given else None,
-            published=given.get("published"),
-            canary=(given["canary"] or "") if "canary" in given else None,
-            local_time=given.get("local_time"),
+            options=OptionsChange(
+                (given["track"] or "") if "track" in given else None,
+                given.get("published"),
+                (given["canary"] or "") if "canary" in given else None,
+                given.get("local_time"),
+            ),
             attachments=given.get("attachments"),
             scheduled_at=given.get("scheduled_at"),
             etag=etag,
@@ -247,9 +252,9 @@ class ComposingService(DraftCompilation):
         etag: str | None = None,
         keeps_previous: bool = False,
     ) -> Message:
-        """Save a draft. `Overtaken` if somebody saved it since `etag`; `NotNow` if it is scheduled.
+        """Save a draft. `Overtaken` if someone saved it since `etag`; `NotNow` if it is scheduled.
 
-        What it replaces becomes a version with `keeps_previous`, if somebody else saved it, or
+        What it replaces becomes a version with `keeps_previous`, if someone else saved it, or
         after some minutes.
         """
         old = await self._draft(ref, etag)
@@ -309,7 +314,7 @@ class ComposingService(DraftCompilation):
         )
         await self._bodies.write(new, bodies)
         saved = await self._replace(old, new, keeps=False)
-        await self._messages.wake_scheduler(saved)
+        await self._states.wake_scheduler(saved)
         return saved
 
     async def checked(self, draft: Message) -> tuple[Content, NewBodies]:
@@ -354,7 +359,7 @@ class ComposingService(DraftCompilation):
     async def hand_over(
         self, ref: str, who: str, *, is_ready: bool = True, etag: str | None = None
     ) -> Message:
-        """Mark a draft as ready to be sent by somebody who may, or take it back."""
+        """Mark a draft as ready to be sent by someone who may, or take it back."""
         old = await self._draft(ref, etag)
         new = msgspec.structs.replace(old, ready_by=who if is_ready else "")
         return await self._rows.save(new)
@@ -367,9 +372,9 @@ class ComposingService(DraftCompilation):
         change = change_to(await self.content(earlier))
         return await self.save(ref, change, who, etag=etag, keeps_previous=True)
 
-    async def set_aside(self, ref: str, change: ContentChange, who: str) -> None:
-        """Keep a text as a version without making it the current one: its author has chosen what
-        somebody else saved meanwhile."""
+    async def keep_as_version(self, ref: str, change: ContentChange, who: str) -> None:
+        """Keep a text as a version without making it the current one: its author prefers what
+        someone else has saved in the meantime."""
         current = await self._draft(ref, None)
         given = storable(change)
         bodies = source_bodies(Content(**given))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from postroom.composing.brand import EmailBrand
+from postroom.composing.brand import DEFAULT_COLOUR, EmailBrand, EmailLink
 from postroom.composing.layouts import Layout
-from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.audience.lists.brand import FONTS, logo_url
+from postroom.domain.audience.lists.lists import MailingList, parse_list_name
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
 from postroom.mail.personal.merge_fields import RULES, FieldRule
 from postroom.services import entities
 from postroom.services.messages.drafts.draft_contents import Content, compiled, complete
-from postroom.services.messages.drafts.email_brand import email_brand
 from postroom.services.messages.drafts.templates import TemplateService
 from postroom.services.messages.lifecycle import Audiences
 from postroom.services.messages.message_contents import NewBodies
@@ -57,7 +57,7 @@ class DraftCompilation:
         found = await self._lists.get(parse_list_name(list_name), entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             raise NoSuch("list", list_name)
-        return email_brand(entities.list_from(found), self._base_url)
+        return _email_brand(entities.list_from(found), self._base_url)
 
     async def layout(self, content: Content) -> Layout | None:
         """Return the template of a content, if it has one. `NoSuch`."""
@@ -82,3 +82,19 @@ class DraftCompilation:
             return brand, await self.layout(content), rules
         except NoSuch as exc:
             raise Invalid("template", str(exc)) from exc
+
+
+def _email_brand(mailing_list: MailingList, base_url: str) -> EmailBrand:
+    """Return the brand of a list for templates."""
+    brand = mailing_list.brand
+    return EmailBrand(
+        name=mailing_list.description or mailing_list.name,
+        colour=brand.colour or DEFAULT_COLOUR,
+        button_colour=brand.button_colour,
+        logo_url=logo_url(mailing_list.name, brand.logo, base_url),
+        font=FONTS[brand.font],
+        postal_address=brand.postal_address,
+        links=tuple(EmailLink(link.text, link.url) for link in brand.links),
+        footer_text=brand.footer_in(mailing_list.language),
+        language=mailing_list.language,
+    )

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import compile_source
 from postroom.composing.layouts import Layout
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Incomplete, Invalid
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import (
@@ -27,7 +27,6 @@ from postroom.domain.messages.audiences import (
     parse_more_lists,
     parse_segment,
 )
-from postroom.domain.messages.canaries import check_waves, parse_canary
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
     LONGEST_PREHEADER,
@@ -36,6 +35,7 @@ from postroom.domain.messages.messages import (
     MessageFormat,
 )
 from postroom.domain.messages.tracking import Track, parse_track_choice
+from postroom.domain.messages.waves.canaries import check_waves, parse_canary
 from postroom.domain.plain_text import printable
 from postroom.mail.bodies.body_files import clean_body
 from postroom.mail.personal.merge_fields import FieldRule
@@ -49,6 +49,7 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 from postroom.services.messages.published_messages import check_content
+from postroom.services.messages.sending_options import SendingOptions
 
 _MOST_ERRORS: Final = 5
 _AUDIENCE: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -94,6 +95,12 @@ class Content(msgspec.Struct, frozen=True):
     @property
     def audience(self) -> Audience:
         return Audience(self.segment, self.exclude_segments, self.exclude_lists, self.more_lists)
+
+    @property
+    def options(self) -> SendingOptions:
+        """Its options. `Invalid`."""
+        track = parse_track_choice(self.track)
+        return SendingOptions(track, self.published, self.canary, self.local_time)
 
     @property
     def lines(self) -> InboxLines:

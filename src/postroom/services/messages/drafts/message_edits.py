@@ -1,4 +1,4 @@
-"""What an edit of a scheduled message may change, and what it changes besides."""
+"""What an edit of a scheduled message may change, and what else changes with it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.audience.lists.lists import parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.audiences import Audience
-from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.tracking import Track, parse_track_choice
 from postroom.mail.personal.content_conditions import compared_fields
 from postroom.mail.personal.merge_fields import FieldRule
 from postroom.services.messages.message_contents import (
@@ -36,33 +34,6 @@ def check_kept(
         raise Invalid("more_lists" if is_list else "segment", why)
     if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
         raise Invalid("scheduled_at", why)
-
-
-def edited_track(old: Message, track: str | None) -> Track | None:
-    """Return whether a message measures opens and clicks after an edit; `track` None changes
-    nothing, and an empty one leaves it to the list. `Invalid` once its recipients are planned."""
-    new = old.track if track is None else parse_track_choice(track)
-    if new is not old.track and old.queued_at is not None:
-        raise Invalid("track", "can no longer be changed: the recipients are already prepared")
-    return new
-
-
-def edited_canary(old: Message, canary: str | None) -> str:
-    """Return the canary of a message after an edit; None changes nothing. `Invalid` once its
-    recipients are planned."""
-    new = old.canary if canary is None else parse_canary(canary)
-    if new != old.canary and old.queued_at is not None:
-        raise Invalid("canary", "can no longer be changed: the recipients are already prepared")
-    return new
-
-
-def edited_local_time(old: Message, local_time: bool | None) -> bool:
-    """Return whether a message is sent by local time after an edit; None changes nothing. `Invalid`
-    once its recipients are planned."""
-    new = old.local_time if local_time is None else local_time
-    if new != old.local_time and old.queued_at is not None:
-        raise Invalid("local_time", "can no longer be changed: the recipients are already prepared")
-    return new
 
 
 def with_fields(message: Message, bodies: NewBodies, rules: Mapping[str, FieldRule]) -> Message:

@@ -5,11 +5,11 @@
 | `messageversion` | ref       | time | a draft as it was when it was saved at this time          |
 
 A draft saves itself every few seconds, so not every save is a version: one lasts for some minutes
-of work by the same person. What somebody else saved is always a version of its own.
+of work by the same person. What someone else saved is always a separate version.
 
 A version owns the blobs of its bodies. Its row is written before the draft moves on, and its blobs
-are deleted before its row: whatever interrupts this, a row without bodies is removed by the one who
-wrote it or by the one who deletes the bodies.
+are deleted before its row. Whatever interrupts this, a row without bodies is removed by the process
+that wrote it or by the one that deletes the bodies.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SPAN: Final = timedelta(minutes=5)
 
 
 class MessageVersions:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, bodies: MessageBodies) -> None:
         self._rows = store.table(entities.VERSIONS)
-        self._bodies = MessageBodies(store)
+        self._bodies = bodies
 
     async def all(self, ref: MessageRef) -> list[Message]:
         """Return the earlier versions of a draft, newest first."""
@@ -57,7 +57,7 @@ class MessageVersions:
             await self.drop(old)
 
     async def drop(self, draft: Message) -> None:
-        """Delete the bodies of a draft that was replaced, and its row if somebody kept it. Can be
+        """Delete the bodies of a draft that was replaced, and its row if someone kept it. Can be
         repeated."""
         await self._bodies.delete(draft)
         with contextlib.suppress(NotFound):

@@ -1,4 +1,4 @@
-"""The contents of attached files: blobs beside a message's bodies.
+"""The contents of attached files: blobs next to a message's bodies.
 
 A blob is named by the message and the hash of its content. So it is stored once, however often the
 message is saved, and all versions of a draft share it; it is deleted with the message.

@@ -1,7 +1,7 @@
 """Templates: the built-in ones, and those of the organisation.
 
-A template of one's own is a row and a blob with its source. The blob is written first and has a new
-name each time, so a row always points to a whole source.
+A template that an organisation creates is a row and a blob with its source. The blob is written
+first and has a new name each time, so a row always points to a whole source.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def parse_template_name(text: str, field: str = "name") -> str:
 
 
 class TemplateService:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, uses: PictureUses) -> None:
         self._rows = store.table(entities.TEMPLATES)
         self._sources = store.container(entities.TEMPLATES)
-        self._uses = PictureUses(store)
+        self._uses = uses
 
     async def list(self) -> list[Template]:
         """Return all templates: the organisation's by name, then the built-in ones."""

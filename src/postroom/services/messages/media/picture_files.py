@@ -1,7 +1,7 @@
 """Decodes uploaded pictures and encodes them again.
 
-What is stored is written by Pillow from the pixels alone: no metadata (a phone's EXIF has the place
-where a photo was taken), and nothing that hides before, behind or between the pixels, such as a
+What is stored is written by Pillow from the pixels alone. There is no metadata: a phone's EXIF has
+the place where a photo was taken. And nothing hides before, behind or between the pixels, such as a
 script in a file that is a GIF and a web page at the same time. The format is recognised by its
 content; names and content types of uploads are not trusted.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FIELD: Final = "file"
 _FORMATS: Final = ("JPEG", "PNG", "GIF", "WEBP")
-_QUALITY: Final = 85  # of JPEG: above it, files grow faster than what the eye sees
+_QUALITY: Final = 85  # of JPEG: above it, files grow, but nobody sees a difference
 _LOSSLESS_WEBP: Final = b"VP8L"  # RFC 9649, section 2.6
 _HALF: Final = 128  # of 255: GIF knows only opaque and transparent
 
@@ -57,13 +57,13 @@ def check_size(size: int) -> None:
     """Raise `Invalid` if a file is too large to be uploaded."""
     if size > LARGEST_FILE:
         most = f"{LARGEST_FILE:,} bytes, not {size:,}"
-        raise Invalid(FIELD, f"must have at most {most}: scale it down")
+        raise Invalid(FIELD, f"must be at most {most}: scale it down")
 
 
 def encode_again(data: bytes) -> EncodedPicture:
     """Return an uploaded picture as it is stored. `Invalid`.
 
-    WebP becomes JPEG or PNG, and GIF if it is animated, because some mail clients do not show it.
+    WebP becomes JPEG or PNG, and GIF if it is animated, because some email programs do not show it.
     This takes up to some seconds: call it in a thread.
     """
     check_size(len(data))

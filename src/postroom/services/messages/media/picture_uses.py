@@ -6,7 +6,7 @@
 
 A row is written before the content that it stands for, and an edit that no longer needs it leaves
 it behind: a row says where to look. `PictureService.uses` looks there, and removes rows that are
-not true any more. A message is named by its reference; it uses what any of its versions shows. A
+no longer true. A message is named by its reference; it uses what any of its versions shows. A
 list uses what its confirmation and welcome emails show.
 """
 
@@ -80,7 +80,7 @@ class PictureUses:
             )
 
     async def forget(self, use: PictureUse) -> None:
-        """Remove a row that is not true any more, unless the use was recorded again meanwhile."""
+        """Remove a row that is no longer true, unless the use has been recorded again."""
         with contextlib.suppress(NotFound, StaleETag):
             await self._table.delete(_PARTITION, _row(use.picture, use.kind, use.name), use.etag)
 

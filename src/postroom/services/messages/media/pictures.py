@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pictures import (
@@ -76,7 +76,7 @@ class PictureSlice(msgspec.Struct, frozen=True):
 
 
 Sees = Callable[[Sequence[ListName]], bool]
-"""Whether somebody may know about what is for these lists."""
+"""Whether someone may know about what is for these lists."""
 
 
 class UsedIn(msgspec.Struct, frozen=True):
@@ -92,14 +92,22 @@ class UsedIn(msgspec.Struct, frozen=True):
 
 
 class PictureService:
-    def __init__(self, store: Store, message_rows: MessageRows, templates: TemplateService) -> None:
+    def __init__(
+        self,
+        store: Store,
+        uses: PictureUses,
+        message_rows: MessageRows,
+        bodies: MessageBodies,
+        versions: MessageVersions,
+        templates: TemplateService,
+    ) -> None:
         self._table = store.table(entities.MEDIA)
         self._blobs = store.container(entities.MEDIA)
-        self._uses = PictureUses(store)
+        self._uses = uses
         self._message_rows = message_rows
         self._templates = templates
-        self._bodies = MessageBodies(store)
-        self._versions = MessageVersions(store)
+        self._bodies = bodies
+        self._versions = versions
         self._lists = store.table(entities.LISTS)
         # One at a time: a picture of many pixels takes much memory.
         self._decoding = asyncio.Semaphore(1)
@@ -113,7 +121,7 @@ class PictureService:
             raise NoSuch("picture", name)
         return _picture(found)
 
-    async def page(
+    async def slice(
         self, *, search: str = "", limit: int = 100, after: str | None = None
     ) -> PictureSlice:
         """Return pictures, newest first, whose name or alternative text contains `search` in upper
@@ -257,7 +265,7 @@ class PictureService:
         lookup = Entity(_PARTITION, _BY_HASH + picture.hash, {"Row": entity.row})
         _, etag = await self._table.apply([Insert(lookup), Insert(entity)])
         if await self._blobs.info(picture.file_name) is None:
-            # Somebody uploaded and deleted the same picture since it was put.
+            # Someone uploaded and deleted the same picture since it was put.
             await self._blobs.put(picture.file_name, encoded.data)
         return msgspec.structs.replace(picture, etag=etag), True
 
@@ -271,7 +279,7 @@ class PictureService:
             raise
         with contextlib.suppress(NotFound):
             await self._blobs.delete(picture.file_name)
-        with contextlib.suppress(NotFound):  # somebody else has finished it
+        with contextlib.suppress(NotFound):  # someone else has finished it
             await self._table.apply(
                 [Delete(_PARTITION, _BY_HASH + picture.hash), Delete(_PARTITION, row)]
             )
@@ -317,7 +325,7 @@ class PictureService:
     async def _shown_by(self, version: Message) -> frozenset[PictureHash]:
         try:
             return pictures_in(await self._bodies.read(version))
-        except NotFound:  # edited or deleted meanwhile
+        except NotFound:  # edited or deleted in the meantime
             return frozenset()
 
     async def _of_list(
@@ -341,7 +349,7 @@ class PictureService:
             for blob in listing.blobs:
                 is_old = clock.now() - blob.modified_at > _LEFT_ALONE
                 if is_old and blob.name.partition(".")[0] not in known:
-                    # Under its ETag: an upload of the same picture meanwhile keeps its blob.
+                    # Under its ETag: an upload of the same picture in the meantime keeps its blob.
                     with contextlib.suppress(Conflict):
                         await self._blobs.delete(blob.name, blob.etag)
                         removed += 1

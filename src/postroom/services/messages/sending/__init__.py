@@ -1,1 +1,1 @@
-"""A message under way: its pages, outcomes and progress, holds and retries."""
+"""A message being sent: its pages, outcomes and progress, holds and retries."""

@@ -82,15 +82,18 @@ class HoldService:
             return msgspec.structs.replace(claimed, etag=etag)
         return None
 
-    async def probed(self, key: HoldKey, result: Result | None) -> None:
-        """Record the result of a probe; None: it was not sent after all."""
+    async def probed(
+        self, key: HoldKey, result: Result | None, rest: timedelta = timedelta()
+    ) -> None:
+        """Record the result of a probe; None: it was not sent after all. If the hold continues, it
+        is not probed again before `rest` is over."""
 
         def change(hold: Hold | None) -> Hold | None:
             if hold is None or not hold.is_open:
                 return None
             if result is None:
                 return msgspec.structs.replace(hold, probing_until=None)
-            return probed(hold, result, clock.now())
+            return probed(hold, result, clock.now(), rest)
 
         await self._change(key, change)
 

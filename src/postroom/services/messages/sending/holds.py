@@ -16,7 +16,7 @@ from typing import Final, NewType
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.providers import provider_of
+from postroom.domain.messages.delivery.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.services.entities import read_optional
 from postroom.storage import Entity, Value
@@ -171,8 +171,9 @@ def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
     )
 
 
-def probed(hold: Hold, result: Result, now: datetime) -> Hold:
-    """Return the hold after a probe: lifted, or with a later probe after a longer pause."""
+def probed(hold: Hold, result: Result, now: datetime, rest: timedelta = timedelta()) -> Hold:
+    """Return the hold after a probe: lifted, or with a later probe after a longer pause, `rest` at
+    least."""
     if not _is_still_held(hold, result):
         return msgspec.structs.replace(hold, lifted_at=now, probing_until=None)
     interval = longer(hold.scope, hold.interval)
@@ -181,7 +182,7 @@ def probed(hold: Hold, result: Result, now: datetime) -> Hold:
         reason=result.reason or hold.reason,
         reply=result.reply or hold.reply,
         interval=interval,
-        next_probe=now + timedelta(seconds=interval),
+        next_probe=now + max(timedelta(seconds=interval), rest),
         probing_until=None,
     )
 
@@ -195,7 +196,7 @@ def longer(scope: FaultScope, interval: int) -> int:
 def _is_still_held(hold: Hold, result: Result) -> bool:
     """Return whether the hold continues. Any reply about the recipient shows that it is over."""
     if result.kind is ResultKind.HELD:
-        # A narrower fault opens a hold of its own.
+        # A narrower fault opens a separate hold.
         return result.scope is hold.scope or result.scope is FaultScope.ACCOUNT
     if hold.refusal and result.is_unknown_refusal:
         return same_reply_key(result.reply) == hold.refusal

@@ -12,13 +12,18 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, folded
 from postroom.domain.audience.former_addresses import FormerAddress, former_of
-from postroom.domain.audience.lists import Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.lists import Subscriber, SubscriberGuid
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
-from postroom.domain.messages.waves import ALL_PAGES, PageRun
+from postroom.domain.messages.waves.waves import ALL_PAGES, PageRun
 from postroom.services import entities
-from postroom.services.messages.sending.holds import WaitingReasons, together
+from postroom.services.messages.sending.holds import (
+    ACCOUNT,
+    WaitingReasons,
+    message_key,
+    together,
+)
 from postroom.services.messages.sending.page_rows import (
     Page,
     PageRows,
@@ -77,6 +82,18 @@ class OutcomeService:
             if page.deferred:
                 waiting.append(page.waiting)
         return result, together(waiting)
+
+    async def tried(self, message: Message) -> Counts | None:
+        """Return the counts of a message once all its emails were tried, some with success or not.
+        Those that wait for another attempt say nothing, and may wait for days."""
+        counts = Counts()
+        everything = {ACCOUNT, message_key(message.ref)}
+        async for _, page in self._pages.summaries(message):
+            if page.counts.pending > page.deferred or everything & set(page.waiting.held_by):
+                return None
+            counts += page.counts
+        has_result = counts.done > counts.suppressed or not counts.pending
+        return counts if has_result else None
 
     async def emails(
         self, message: Message, outcome: EmailOutcome | None = None, pages: PageRun = ALL_PAGES

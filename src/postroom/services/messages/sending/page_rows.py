@@ -20,7 +20,7 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import ERASED, PageEmails
 from postroom.domain.messages.pages import WorkItem
 from postroom.domain.messages.refs import MessageRef
-from postroom.domain.messages.waves import PageRun
+from postroom.domain.messages.waves.waves import PageRun
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.services.messages.sending.holds import WaitingReasons, waiting_of, with_waiting
@@ -194,18 +194,19 @@ def page_as_rows(entity: Entity) -> list[Entity]:
             entity.etag,
         )
     ]
+    values_of = page.emails.values()
     for place, (address, state) in enumerate(page.emails):
         values = {
             "EmailAddress": address,
             "SubscriberGUID": page.emails.guid(place),
             "Outcome": state.outcome.value,
             "Tries": state.tries,
-            "Doubts": state.doubts,
+            "Doubts": state.unanswered,
             "Reply": state.reply,
             "At": state.at,
             "NextTryAt": state.next_try_at,
             "FirstTriedAt": state.first_tried_at,
-            "Values": ", ".join(filter(None, page.emails.values(place))),
+            "Values": ", ".join(filter(None, values_of[place] if values_of else ())),
             "ListNumber": page.emails.list_number(place),
         }
         known = {name: value for name, value in values.items() if value not in (None, "", 0)}
@@ -275,7 +276,7 @@ class PageRows:
         return (await self.table.query(partition, start, where=where, limit=limit)).entities
 
     async def unmark(self, rows: Sequence[Entity], mark: str) -> None:
-        """Remove a mark from pages, except from those that somebody has changed since they were
+        """Remove a mark from pages, except from those that someone has changed since they were
         read: a sender may have set it again."""
         changes = [
             Merge(Entity(each.partition, each.row, {mark: False}), each.etag) for each in rows

@@ -1,9 +1,9 @@
 """How far a message has come, and the holds that its emails wait for.
 
 Counting reads a row for each page: ten thousand of them for a million emails. So a message is
-counted once for all viewers, and again in the background once the figures are a second old.
-Nothing of this is stored: figures of an unfinished message would be old when they are written, and
-a finished one has its sum (`Message.counts`), which never changes again.
+counted once for all viewers, and again in the background once the figures are a second old. None of
+this is stored: figures of an unfinished message would be outdated when they are written, and a
+finished one has its sum (`Message.counts`), which never changes again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from postroom.services.messages.sending.holds import (
 )
 from postroom.services.messages.sending.outcomes import OutcomeService
 
-_FRESH = 1.0  # seconds for which figures are good enough
+_FRESH = 1.0  # seconds for which figures are recent enough
 _SHARE = 20  # counting takes at most one twentieth of the time
 _STALE = 15.0  # older figures are not shown: the caller waits for new ones
 _RATE_OVER = 20.0  # seconds over which the rate is taken
@@ -142,11 +142,11 @@ class MessageHolds:
         return sorted(_among(holds, concerned), key=lambda hold: (hold.key != ACCOUNT, hold.key))
 
     async def try_now(self, ref: str) -> Message:
-        """Probe the holds of a message at once. `NoSuch`, `NotNow` if it waits for none."""
+        """Probe the holds of a message immediately. `NoSuch`, `NotNow` if it waits for none."""
         message = await self._messages.get(ref)
         found = (await self.sending_state(message)).holds
         if not await self._holds.try_now([hold.key for hold in found]):
-            raise NotNow(f"the message {ref} does not wait for a hold")
+            raise NotNow(f"the message {ref} is not waiting for a hold")
         return message
 
 

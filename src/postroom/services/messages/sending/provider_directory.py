@@ -20,7 +20,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, domain_of
-from postroom.domain.messages.providers import (
+from postroom.domain.messages.delivery.providers import (
     Provider,
     is_known_domain,
     provider_of,

@@ -1,4 +1,4 @@
-"""Retries: deferred emails at once, refused recipients with another message of the same content."""
+"""Retries deferred emails, and refused recipients with another message of the same content."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import InboxLines, NewBodies
+from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.sending.outcomes import OutcomeService
 from postroom.services.messages.sending.page_rows import PageRows
+from postroom.services.messages.sending_options import SendingOptions
 from postroom.storage import AlreadyExists, Entity, MessageToPut, Store
 
 
 class RetryService:
     def __init__(
-        self, store: Store, messages: MessageService, pages: PageRows, outcomes: OutcomeService
+        self,
+        store: Store,
+        messages: MessageService,
+        states: MessageStates,
+        pages: PageRows,
+        outcomes: OutcomeService,
     ) -> None:
         self._index = store.table(entities.INDEX)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
+        self._states = states
         self._pages = pages
         self._outcomes = outcomes
 
     async def retry(self, ref: str) -> Message:
-        """Retry deferred emails at once while a message is being sent, and refused recipients with
+        """Retry deferred emails now while a message is being sent, and refused recipients with
         another message once it is finished. Return the message that does it."""
         message = await self._messages.get(ref)
         if message.status in FINAL:
@@ -35,7 +43,7 @@ class RetryService:
         return await self.retry_deferred(message)
 
     async def retry_deferred(self, message: Message) -> Message:
-        """Make the deferred emails of a message due at once. `NotNow` if there are none.
+        """Make the deferred emails of a message due immediately. `NotNow` if there are none.
 
         After an interruption some pages keep their times; the call can be repeated.
         """
@@ -48,7 +56,7 @@ class RetryService:
         ]
         if not pages:
             raise NotNow(f"the message {message.ref} has no deferred emails")
-        asked = await self._messages.ask_for_retry(message.ref)
+        asked = await self._states.ask_for_retry(message.ref)
         items = [WorkItem(message.day, message.ref, page, restarted=True) for page in pages]
         # Senders remember a message for half a second.
         await self._queue.put_many([MessageToPut(str(item), delay=1.0) for item in items])
@@ -75,7 +83,7 @@ class RetryService:
             clock.now(),
             audience=Audience(more_lists=message.more_lists),
             lines=InboxLines(message.preheader, message.from_name, message.reply_to),
-            track=message.track,
+            options=SendingOptions(message.track),
             attachments=message.attachments,
             files={
                 attachment.hash: file.content

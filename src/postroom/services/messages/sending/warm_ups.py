@@ -20,7 +20,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.warm_up import ALL, WarmUpPlan, check_volumes, last_day
+from postroom.domain.messages.delivery.warm_up import ALL, WarmUpPlan, check_volumes, last_day
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read
 from postroom.services.messages.sending.provider_rates import TABLE
@@ -94,7 +94,7 @@ class WarmUpService:
         return min(found, default=None)
 
     async def take(self, plans: Sequence[WarmUpPlan], count: int, day: date) -> int:
-        """Take up to so many emails from a day; return how many the plans allow."""
+        """Take up to `count` emails from a day; return how many the plans allow."""
         limits = {
             _used_row(each, day): volume
             for each in plans
@@ -133,7 +133,7 @@ class WarmUpService:
         await retry_on_conflict(attempt, "warm-up plan", day.isoformat(), most=_MOST_ATTEMPTS)
 
     async def last_day(self, plans: Sequence[WarmUpPlan], emails: int) -> date | None:
-        """Return when the last of so many waiting emails will be sent; None: no plan delays it."""
+        """Return when the last of these waiting `emails` will be sent; None: no plan delays it."""
         left = await self.left(plans)
         return None if left is None else last_day(plans, left, emails, clock.now().date())
 
@@ -146,7 +146,7 @@ class WarmUpService:
 
 
 def plans_for(plans: Sequence[WarmUpPlan], from_domain: str) -> list[WarmUpPlan]:
-    """Return the plans that emails from a domain count for, also those from its subdomains."""
+    """Return the plans that emails from a domain count for, including those from its subdomains."""
     return [
         each
         for each in plans

@@ -3,7 +3,7 @@ those about recipients, which they resemble ("limit", "quota", "account")."""
 
 from __future__ import annotations
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.transport.contract import FaultScope
 from postroom.transport.smtp.replies import NAMED, SESSION, UNNAMED, ReplyRule, SmtpStage
 
@@ -35,14 +35,17 @@ ACCOUNT_RULES: tuple[ReplyRule, ...] = (
         "The message is too large for the mail server",
         "RFC 1870 6: 552 5.3.4 at MAIL or at the end of DATA; Postfix, Exim, Exchange, SES",
         r"(message|mail|e-?mail|data)( file)?( size)?( is)? too (big|large|long)",
-        r"size exceed|exceed(s|ed)? (\w+ ){0,4}(message |mail )?size|maximum (message|mail) size",
+        r"size exceed|(?<!box )exceed(s|ed)? (\w+ ){0,4}(message |mail )?size",
+        r"maximum (message|mail) size",
         status=r"3\.4",
     ),
     # — The recipient's own limits and rules, which sound like those of our account —
     ReplyRule(
         _RECIPIENT,
         "The recipient accepts mail only from certain senders",
-        "Microsoft 365: x.7.124, 129, 133 to 136, 703, and those of x.7.5xx that a tenant sets up",
+        "Microsoft 365: x.7.124, 129, 133 to 136, 703, and those of x.7.5xx that a tenant sets up;"
+        " Facebook 550 5.1.1 RCP-P2",
+        r"due to recipient preferences",
         status=r"7\.(124|129|13[3-6]|504|505|507|510|513|703)",
         stages=NAMED,
         kind=BounceKind.POLICY,
@@ -51,7 +54,7 @@ ACCOUNT_RULES: tuple[ReplyRule, ...] = (
         _RECIPIENT,
         "The recipient is receiving too much mail at the moment",
         "Gmail 450 4.2.1; Yahoo 450; Exchange Online 432 4.3.2 STOREDRV.Deliver; iCloud 421 4.7.1",
-        r"receiving mail (too quickly|at a rate)|recipient thread limit",
+        r"receiving mail (too (quickly|fast)|at a rate)|recipient thread limit",
         r"messages to\s+(\S+ )?deferred due to excessive volume|mailbox received too much",
         stages=NAMED,
         kind=BounceKind.TEMPORARY,
@@ -151,6 +154,7 @@ ACCOUNT_RULES: tuple[ReplyRule, ...] = (
         " Google Workspace 550 5.7.0 Mail relay denied",
         r"relay(ing)? (access |mail )?(is )?(denied|not permitted|not allowed|prohibited)",
         r"unable to relay|(not permitted|not allowed) to relay|do(es)? not relay",
+        r"allowed rcpthosts|not an open relay|(do ?n[o']t|not) (handle|relay) mail for",
     ),
     ReplyRule(
         _ACCOUNT,

@@ -3,7 +3,7 @@ message."""
 
 from __future__ import annotations
 
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.transport.contract import THROTTLED, FaultScope
 from postroom.transport.smtp.replies import NAMED, ReplyRule, SmtpStage
 from postroom.transport.smtp.rules.account_rules import BLOCK_TEXTS
@@ -113,8 +113,8 @@ RECIPIENT_RULES: tuple[ReplyRule, ...] = (
         _RECIPIENT,
         "The address does not exist",
         "Exim, qmail, Yahoo 554 delivery error, GMX 550 mailbox unavailable, Mimecast and others",
-        r"(user|recipient|mailbox|address|account|alias)\b.{0,60}\b(unknown|not found|not exist|"
-        r"doesn't exist|unavailable|invalid|not local|not listed|disabled|inactive|suspended)",
+        r"(users?|recipients?|mailbox|address|account|alias)\b.{0,60}\b(unknown|not found|not exist"
+        r"|doesn't exist|unavailable|invalid|not local|not listed|disabled|inactive|suspended)",
         r"\b(no such|unknown|invalid|unrouteable|illegal|bad) (local )?(user|recipient|mailbox|"
         r"address|alias|person|destination|domain|account)",
         r"doesn't have an? \S*\s?account|no mailbox|not a (known|valid) (user|recipient|mailbox)",

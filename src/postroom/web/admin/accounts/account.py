@@ -54,6 +54,13 @@ async def change_password(visit: Visit) -> Response:
     return await enter(visit, user, "/account", flash, confirmed_at=confirmed_at)
 
 
+async def choose_digest(visit: Visit) -> Response:
+    wanted = await visit.text("digest") == "yes"
+    await visit.services.users.choose_digest(visit.who.email, wanted)
+    await visit.audit("turned on the weekly digest" if wanted else "turned off the weekly digest")
+    return visit.redirect("/account", f"Weekly digest turned {'on' if wanted else 'off'}.")
+
+
 async def end_session(visit: Visit) -> Response:
     await visit.services.sessions.end(visit.who.email, await visit.text("id"))
     await visit.audit("ended one of their sessions")
@@ -137,6 +144,7 @@ def _second_factor(path: str, endpoint: Endpoint, *methods: str) -> View:
 VIEWS = (
     View("/account", account, role=Role.MEMBER),
     View("/account/password", change_password, role=Role.MEMBER, methods=("POST",)),
+    View("/account/digest", choose_digest, role=Role.MEMBER, methods=("POST",)),
     View("/account/sessions/end", end_session, role=Role.MEMBER, methods=("POST",)),
     View("/account/sessions/end-others", end_other_sessions, role=Role.MEMBER, methods=("POST",)),
     _second_factor("", second_factor_page, "GET", "POST"),

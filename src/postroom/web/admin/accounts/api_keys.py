@@ -69,7 +69,7 @@ async def details(visit: Visit) -> Response:
 
 async def change_rights(visit: Visit) -> Response:
     """Limit a key to selected lists, or let it use all of them. The rights are saved first, so that
-    it never has more than one of the two gives it."""
+    in between the key never has more than before and after."""
     key = await visit.services.keys.get(await visit.text("id"))
     only_lists = await visit.text("reach") == "lists"
     await save_matrix(visit, key.principal, f"API key {_audit_text(key)}")

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.list_rights import (
+from postroom.domain.audience.lists.list_rights import (
     LIST_RIGHTS,
     NO_RIGHTS,
     ListAccess,
@@ -19,7 +19,7 @@ from postroom.domain.audience.list_rights import (
     Rights,
     parse_rights,
 )
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.accounts.list_grants import describe_rights
 from postroom.web.requests.visit import Visit
 
@@ -80,8 +80,8 @@ async def _found(visit: Visit, names: list[ListName], query: str) -> set[ListNam
     if not query:
         return set()
     found = [each for each in names if query.casefold() in each.casefold()]
-    page = await visit.services.lists.page(prefix=query, limit=_FOUND)
-    return {*found[:_FOUND], *(each.name for each in page.lists)}
+    part = await visit.services.lists.slice(prefix=query, limit=_FOUND)
+    return {*found[:_FOUND], *(each.name for each in part.lists)}
 
 
 async def save_matrix(visit: Visit, principal: str, whose: str) -> int:

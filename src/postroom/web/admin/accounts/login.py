@@ -58,7 +58,8 @@ async def setup(visit: Visit) -> Response:
             "admin/accounts/setup.html", status=422, token=token, email=email, problems=problems
         )
     await visit.audit("set Postroom up", who=user.email)
-    return await enter(visit, user, "/", "Welcome to Postroom. Start by creating a list.")
+    hint = "" if await visit.services.lists.names(limit=1) else " Start by creating a list."
+    return await enter(visit, user, "/", f"Welcome to Postroom.{hint}")
 
 
 async def login(visit: Visit) -> Response:

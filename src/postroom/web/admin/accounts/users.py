@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from postroom.access_mail import LASTING, send_link, sends_links, shown_age
-from postroom.domain.audience.list_rights import ALL_RIGHTS, ListAccess, together
+from postroom.domain.audience.lists.list_rights import ALL_RIGHTS, ListAccess, together
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.errors import PostroomError
 from postroom.services.accounts.access_links import LinkKind, link_address

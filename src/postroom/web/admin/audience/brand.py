@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from msgspec import structs
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.appearance import LARGEST_BYTES, parse_image
-from postroom.domain.audience.brand import FONT_LABELS, Brand
-from postroom.domain.audience.list_property import ListForm
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.appearance import LARGEST_BYTES, parse_image
+from postroom.domain.audience.lists.brand import FONT_LABELS, Brand
+from postroom.domain.audience.lists.list_property import ListForm
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import (
     PROPERTIES,
     MailingList,
     SubscriberGuid,
@@ -60,7 +61,7 @@ async def email(visit: Visit) -> Response:
         base_url=visit.context.base_url,
         date=clock.now(),
         list_language=mailing_list.language,
-        brand=_typed_brand(typed),
+        brand=structs.replace(_typed_brand(typed), logo=mailing_list.logo),
     )
     html = read_mail(mailing.mail(_SOMEBODY)).html or ""
     return sandboxed(html, base_url=visit.context.base_url)

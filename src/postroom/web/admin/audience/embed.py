@@ -7,11 +7,11 @@ from starlette.responses import Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.fields import Field
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName, MailingList
-from postroom.web.public.embedding import form_snippet
-from postroom.web.public.field_inputs import shown_fields
+from postroom.domain.audience.fields import Fields
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName, MailingList
+from postroom.web.public.signup.offers import Offer
+from postroom.web.public.signup.snippets import form_snippet, frame_snippet, script_snippet
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -19,11 +19,12 @@ _MOST_LISTS = 200
 
 
 class Example(msgspec.Struct, frozen=True):
-    """Code to copy; `BASE_URL` and `LIST_NAME` in the text are replaced."""
+    """Code to copy, below a hint. In examples of calls, `BASE_URL` and `LIST_NAME` are replaced."""
 
     id: str
     title: str
     text: str
+    hint: str = ""
 
 
 CALLS = (
@@ -99,31 +100,55 @@ function subscribe(string $emailAddress): int
 )
 
 
+def snippets(base_url: str, offer: Offer) -> list[Example]:
+    """Return the three ways to put a form on another site."""
+    lists = offer.mailing_lists
+    return [
+        Example(
+            "script",
+            "Script",
+            script_snippet(base_url, lists),
+            "The form appears where you put the script, and adjusts its height.",
+        ),
+        Example(
+            "frame",
+            "Frame",
+            frame_snippet(base_url, lists),
+            "For sites that do not allow scripts.",
+        ),
+        Example(
+            "form",
+            "HTML",
+            form_snippet(base_url, offer),
+            "Style it as you like. It works without scripts and without a frame, and shows the"
+            " result on a Postroom page, or on your own page after signing up.",
+        ),
+    ]
+
+
 async def embed(visit: Visit) -> Response:
-    found = await visit.lists.page(limit=_MOST_LISTS)
-    names = [each.name for each in found.lists]
-    wanted = visit.parameter("list")
-    list_name = wanted if wanted in names else (names[0] if names else "news")
-    base_url = visit.context.base_url
-    shown = next((each for each in found.lists if each.name == list_name), None)
-    fields = [] if shown is None else await _fields(visit, shown)
-    form = form_snippet(base_url, shown or _example_list(list_name), fields)
+    lists = {each.name: each for each in (await visit.lists.slice(limit=_MOST_LISTS)).lists}
+    wanted = [visit.parameter("list"), *visit.request.query_params.getlist("also")]
+    chosen = [lists[each] for each in dict.fromkeys(map(ListName, wanted)) if each in lists]
+    shown = chosen[:1] or list(lists.values())[:1] or [_example_list()]
+    shown += [each for each in chosen[1:] if each.public]
+    fields = [
+        (await visit.services.fields.of(each.name)).fields if lists else Fields() for each in shown
+    ]
+    base_url, list_name = visit.context.base_url, shown[0].name
     return visit.render(
         "admin/audience/embed.html",
-        lists=names,
+        lists=list(lists),
         list_name=list_name,
-        form=Example("form", "HTML form", form),
+        others=[each for each in lists.values() if each.public and each.name != list_name],
+        also=[each.name for each in shown[1:]],
+        snippets=snippets(base_url, Offer(list(zip(shown, fields, strict=True)))),
         calls=[_filled(each, base_url, list_name) for each in CALLS],
     )
 
 
-async def _fields(visit: Visit, mailing_list: MailingList) -> list[Field]:
-    declared = await visit.services.fields.of(mailing_list.name)
-    return shown_fields(mailing_list, declared.fields)
-
-
-def _example_list(name: str) -> MailingList:
-    return MailingList(ListName(name), "News", Address("news@example.com"), clock.now())
+def _example_list() -> MailingList:
+    return MailingList(ListName("news"), "News", Address("news@example.com"), clock.now())
 
 
 def _filled(example: Example, base_url: str, list_name: str) -> Example:

@@ -17,8 +17,8 @@ from postroom.domain.audience.fields import (
     parse_value,
     value_text,
 )
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import EVERY_LIST, ListName
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import EVERY_LIST, ListName
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import LANGUAGES
 from postroom.services.accounts.users import Role
@@ -79,13 +79,14 @@ async def _owner(visit: Visit) -> _Owner:
 async def index(visit: Visit) -> Response:
     owner = await _owner(visit)
     declared = await visit.services.fields.of(owner.name)
+    names = {each.name for each in declared.fields.declared}
     return visit.render(
         "admin/audience/fields.html",
         owner=owner,
         fields=declared.fields.own,
         shared=declared.fields.shared,
         types=TYPES,
-        built_in=(*FROM_THE_ROW, *BUILT_IN),
+        built_in=[each for each in (*FROM_THE_ROW, *BUILT_IN) if each not in names],
     )
 
 
@@ -160,7 +161,7 @@ async def delete(visit: Visit) -> Response:
         found = await visit.services.field_changes.count_values(
             owner.name, name, seconds=_FULL_COUNT_SECONDS
         )
-        return PlainTextResponse(_values_lost(found))
+        return PlainTextResponse(_values_lost(name, found))
     if is_asking:
         found = await visit.services.field_changes.count_values(
             owner.name, name, seconds=_COUNT_SECONDS
@@ -168,7 +169,7 @@ async def delete(visit: Visit) -> Response:
         return visit.render(
             "admin/confirm.html",
             title=f"Delete field {field.shown_label}?",
-            points=[_values_lost(found), *await _consequences(visit, owner, name)],
+            points=[_values_lost(name, found), *await _consequences(visit, owner, name)],
             first_point_url="" if found.is_exact else f"{visit.path}?field={name}",
             button="Delete field",
             fields={"field": name},
@@ -180,6 +181,8 @@ async def delete(visit: Visit) -> Response:
 
 
 async def _consequences(visit: Visit, owner: _Owner, name: str) -> list[str]:
+    if name in BUILT_IN:
+        return ["Messages that show the field need a default for those without a value."]
     points = [
         "Messages that show the field can no longer be sent until you remove it from them.",
     ]
@@ -192,12 +195,16 @@ async def _consequences(visit: Visit, owner: _Owner, name: str) -> list[str]:
     return points
 
 
-def _values_lost(found: ValueCount) -> str:
+def _values_lost(name: str, found: ValueCount) -> str:
     people = counted(found.count, "subscriber has", "subscribers have")
-    return (
-        f"{people if found.is_exact else f'More than {people}'} a value. Values are no longer shown"
-        " or used; they come back if you add a field of the same name and type."
-    )
+    if name in BUILT_IN:
+        after = "Values stay, because every list has this field"
+    else:
+        after = (
+            "Values are no longer shown or used; they come back if you add a field of the same name"
+            " and type"
+        )
+    return f"{people if found.is_exact else f'More than {people}'} a value. {after}."
 
 
 async def _field(visit: Visit, owner: _Owner, name: str) -> Field:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.audience.growth.growth_history import GrowthPoint
 from postroom.services.audience.growth.list_sizes import CurrentSize
 from postroom.web.rendering.charts import Chart, growth_chart

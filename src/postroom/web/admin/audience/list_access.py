@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import (
+from postroom.domain.audience.lists.list_rights import (
     ALL_RIGHTS,
     LIST_RIGHTS,
     ListRight,
@@ -21,7 +21,7 @@ from postroom.web.requests.visit import Visit
 
 
 class PersonWithAccess(msgspec.Struct, frozen=True):
-    """Somebody, or a key, with rights on a list. `reason` says where they come from; `url` leads to
+    """Someone, or a key, with rights on a list. `reason` says where they come from; `url` leads to
     the page on which an administrator changes them."""
 
     name: str

@@ -10,22 +10,22 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.list_emails import (
+from postroom.domain.audience.lists.list_emails import (
     LONGEST_SUBJECT,
     LONGEST_TEXT,
     ListEmail,
     ListEmailKind,
     parse_email_kind,
 )
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import MailingList, SubscriberGuid, new_guid
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import MailingList, SubscriberGuid, new_guid
 from postroom.domain.errors import DomainError, Invalid, Overtaken
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.errors import PostroomError
 from postroom.mail.bodies.documents import framed
 from postroom.mail.mail_reader import read_mail
 from postroom.mail.mailing import Recipient
-from postroom.sender.draft_mail import SUBJECT_MARK, parse_test_addresses
+from postroom.sender.draft_emails import SUBJECT_MARK, parse_test_addresses
 from postroom.sender.list_mailings import sample_mail
 from postroom.services.audience.list_emails import written_email
 from postroom.transport.contract import ResultKind, Unwatched
@@ -88,7 +88,7 @@ async def reset(visit: Visit) -> Response:
     chosen = _chosen(visit, current)
     await visit.services.list_emails.reset(current.name, chosen.kind, chosen.language)
     await visit.audit(f"reset {chosen.kind} email of list", f"{current.name}: {chosen.language}")
-    return visit.redirect(chosen.address(current.name), "The standard text is used again.")
+    return visit.redirect(chosen.address(current.name), "Reset to the standard text.")
 
 
 async def switch_welcome(visit: Visit) -> Response:

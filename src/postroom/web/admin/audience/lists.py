@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.list_property import ListForm
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.list_property import ListForm
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import (
     PROPERTIES,
     ListName,
     MailingList,
@@ -49,7 +49,7 @@ _INDEX: Final = Sortable[Sized](
     key_order="list",
     order_label="Sorted by name",
     advice="Search for a name to narrow the list.",
-    max_rows=1000,  # each list is a read of its own
+    max_rows=1000,  # each list is a separate read
 )
 
 
@@ -58,13 +58,13 @@ async def index(visit: Visit) -> Response:
     sorting = Sorting(visit, _INDEX, {"q": prefix})
     shown, being_deleted = None, list[ListName]()
     if not sorting.is_key_order:
-        page = await visit.lists.page(prefix=prefix, limit=sorting.max_rows)
-        shown = sorting.select(None if page.next else await _sized(visit, page.lists))
-        being_deleted = page.being_deleted
+        found = await visit.lists.slice(prefix=prefix, limit=sorting.max_rows)
+        shown = sorting.select(None if found.next else await _sized(visit, found.lists))
+        being_deleted = found.being_deleted
     if shown is None:
-        page = await visit.lists.page(prefix=prefix, limit=ROWS_SHOWN, after=after)
-        shown, being_deleted = await _sized(visit, page.lists), page.being_deleted
-        sorting.continue_after(page.next)
+        found = await visit.lists.slice(prefix=prefix, limit=ROWS_SHOWN, after=after)
+        shown, being_deleted = await _sized(visit, found.lists), found.being_deleted
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/audience/lists.html",
         lists=shown,
@@ -131,6 +131,7 @@ def _shown_properties(mailing_list: MailingList) -> dict[str, str]:
     shown = (*_IN_FORM, PROPERTIES["website"], PROPERTIES["postal_address"])
     fields = {each.name: getattr(mailing_list, each.name) for each in shown}
     fields["language"] = LANGUAGE_NAMES[mailing_list.language]
+    fields["track"] = fields["track"].capitalize()
     return {
         each.label: fields[each.name]
         for each in shown

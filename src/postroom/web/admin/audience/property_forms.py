@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_property import Input, ListForm
-from postroom.domain.audience.lists import (
+from postroom.domain.audience.lists.list_property import Input, ListForm
+from postroom.domain.audience.lists.lists import (
     PROPERTIES,
     MailingList,
     properties_of,

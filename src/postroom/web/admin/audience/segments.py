@@ -11,26 +11,19 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.fields import FROM_THE_ROW, Fields
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.domain.audience.rules import (
     RuleError,
-    check_rule,
-    operators_of,
-    parse_rule,
-    tree_of,
 )
-from postroom.domain.audience.rules.syntax import Operator
 from postroom.domain.audience.segments import Segment
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
-from postroom.domain.messages.messages import Message
-from postroom.domain.messages.tracking import Track
 from postroom.services.audience.bulk_changes import BulkAction, BulkReport
 from postroom.services.audience.targeting.segment_changes import change_segment
 from postroom.services.resources.audience import describe_explanation
-from postroom.web.admin.audience.subscribers.subscriber_editing import PAST_TENSE, parse_action
-from postroom.web.rendering.templating import counted, short
+from postroom.web.admin.audience.segment_builder import EMPTY_TREE, offered, shown_tree
+from postroom.web.admin.audience.subscribers.subscriber_selection import PAST_TENSE, parse_action
+from postroom.web.rendering.templating import counted
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.list_checks import check_rule_access
 from postroom.web.requests.views import View
@@ -42,9 +35,6 @@ _SECONDS: Final = 0.5
 """Time limit of each step of a count, while the page shows its progress."""
 _BULK_WAIT: Final = 2.0  # seconds; a longer change continues in the background
 _DIGITS: Final = 9
-_MESSAGES: Final = 100
-_LONGEST_SUBJECT: Final = 60
-_ROW_LABELS: Final = {"email": "Email address", "joined": "Joined"}
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -62,12 +52,12 @@ class _Found(msgspec.Struct, frozen=True):
 async def index(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     after = visit.parameter("after") or None
-    page = await visit.services.segments.page(mailing_list.name, limit=_SHOWN, after=after)
+    found = await visit.services.segments.slice(mailing_list.name, limit=_SHOWN, after=after)
     return visit.render(
         "admin/audience/segments.html",
         list=mailing_list,
-        segments=page.segments,
-        next_url=f"{visit.path}?{urlencode({'after': page.next})}" if page.next else "",
+        segments=found.segments,
+        next_url=f"{visit.path}?{urlencode({'after': found.next})}" if found.next else "",
         first_url=visit.path if after else "",
     )
 
@@ -154,7 +144,7 @@ async def _count(visit: Visit, mailing_list: MailingList, rule: str) -> _Found:
             mailing_list.name, rule, after=await visit.text("after"), seconds=_SECONDS
         )
     except RuleError as exc:
-        return _Found(problem=f"{exc.problem[:1].upper()}{exc.problem[1:]}.")
+        return _Found(problem=_sentence(exc.problem))
     form = await visit.form()
     earlier = [Address(each) for each in form.getlist("sample") if isinstance(each, str)]
     size = (await visit.services.sizes.of([mailing_list.name])).get(mailing_list.name)
@@ -173,7 +163,7 @@ async def parse(visit: Visit) -> Response:
     """Return what is typed as data for the builder, as JSON; null if it has a mistake."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     fields = (await visit.services.fields.of(mailing_list.name)).fields
-    tree = _tree(await visit.text("rule"), fields)
+    tree = shown_tree(await visit.text("rule"), fields)
     return Response(tree or "null", media_type="application/json")
 
 
@@ -192,7 +182,7 @@ async def explain(visit: Visit) -> Response:
     except NoSuch:
         problem = f"{email[:254]} is not on the list."
     except Invalid as exc:
-        problem = f"{exc.problem[:1].upper()}{exc.problem[1:]}."
+        problem = _sentence(exc.problem)
     values: dict[str, Any] = {"problem": problem, "explanation": explanation}
     if visit.is_partial:
         return visit.render("admin/audience/segment_reasons.html", **values)
@@ -237,19 +227,24 @@ async def bulk(visit: Visit) -> Response:
     if not await visit.text("confirmed"):
         visit.skip_audit()
         return await _ask(visit, mailing_list, segment, action)
-    changing = visit.context.background.start(
-        change_segment(visit.services.segments, visit.services.subscriptions, segment, action),
-        f"change of the segment {segment.name} of the list {mailing_list.name}",
-    )
-    done, _ = await asyncio.wait([changing], timeout=_BULK_WAIT)
-    flash = "The subscribers are being changed in the background."
-    if done:
-        report: BulkReport = changing.result()
-        flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
-        if report.problems:
-            flash += f" Not changed: {len(report.problems):,}."
+    flash = await change_everyone(visit, segment, action)
     await visit.audit(f"{PAST_TENSE[action]} segment", f"{mailing_list.name}: {segment.name}")
     return visit.redirect(_address_of(segment), flash)
+
+
+async def change_everyone(visit: Visit, segment: Segment, action: BulkAction) -> str:
+    """Change everyone in a segment; return what to say. What takes longer continues in the
+    background."""
+    changing = visit.context.background.start(
+        change_segment(visit.services.segments, visit.services.subscriptions, segment, action),
+        f"change of the segment {segment.name} of the list {segment.list_name}",
+    )
+    done, _ = await asyncio.wait([changing], timeout=_BULK_WAIT)
+    if not done:
+        return "The subscribers are being changed in the background."
+    report: BulkReport = changing.result()
+    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
+    return f"{flash} Not changed: {len(report.problems):,}." if report.problems else flash
 
 
 async def _ask(
@@ -292,8 +287,8 @@ async def _show(
         "values": values,
         "problems": problems or {},
         "theirs": theirs or [],
-        "fields": [*_offered(fields), *await _about_messages(visit, mailing_list)],
-        "tree": _tree(values["rule"], fields) if values["rule"] else _EMPTY,
+        "fields": await offered(visit, mailing_list, fields),
+        "tree": shown_tree(values["rule"], fields) if values["rule"] else EMPTY_TREE,
         "found": None,
         "email": "",
         "problem": "",
@@ -302,76 +297,12 @@ async def _show(
     return visit.render("admin/audience/segment.html", status=status, **{**shown, **more})
 
 
-_PERIODS: Final = (Operator.CLICKED_WITHIN, Operator.OPENED_WITHIN, Operator.INACTIVE)
-_EMPTY: Final = '{"kind":"group","all":true,"parts":[]}'
-
-
-def _offered(fields: Fields) -> list[dict[str, Any]]:
-    """Return the fields that the builder offers, with the comparisons of their types."""
-    return [
-        {
-            "name": name,
-            "label": _ROW_LABELS[name] if name in FROM_THE_ROW else _label(fields, name),
-            "type": kind.value,
-            "operators": [each.value for each in operators_of(kind)],
-            "choices": list(field.choices) if (field := fields.get(name)) else [],
-        }
-        for name, kind in fields.types.items()
-    ]
-
-
-async def _about_messages(visit: Visit, mailing_list: MailingList) -> list[dict[str, Any]]:
-    """Return what the builder offers about messages, opens and clicks. To be chosen are recent
-    messages of the list, newest first; only personal ones know who opened and clicked."""
-    found = await visit.messages.all(limit=_MESSAGES)
-    messages = [each for each in found.messages if mailing_list.name in each.lists]
-    personal = [each for each in messages if each.track is Track.PERSONAL]
-    return [
-        _offered_row("received", "Message", "message", [Operator.RECEIVED], messages),
-        _offered_row("opened", "Message opened", "message", [Operator.OPENED], personal),
-        _offered_row("clicked", "Message clicked", "message", [Operator.CLICKED], personal),
-        _offered_row("clicked link", "Link", "text", [Operator.CLICKED_LINK]),
-        _offered_row("activity", "Activity", "period", _PERIODS),
-    ]
-
-
-def _offered_row(
-    name: str,
-    label: str,
-    kind: str,
-    operators: Sequence[Operator],
-    messages: Sequence[Message] = (),
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "label": label,
-        "type": kind,
-        "operators": [each.value for each in operators],
-        "choices": [],
-        "messages": [
-            [each.ref, f"{short(each.subject, _LONGEST_SUBJECT)} ({each.due_at:%Y-%m-%d})"]
-            for each in messages
-        ],
-    }
-
-
-def _label(fields: Fields, name: str) -> str:
-    field = fields.get(name)
-    return field.shown_label if field else name
-
-
-def _tree(rule: str, fields: Fields) -> str:
-    """Return a rule for the builder, as JSON; nothing if it has a mistake."""
-    try:
-        parsed = parse_rule(rule)
-        check_rule(parsed, fields.types, may_ask_messages=True)
-    except RuleError:
-        return ""
-    return msgspec.json.encode(tree_of(parsed)).decode()
-
-
 def _address_of(segment: Segment) -> str:
     return f"/lists/{segment.list_name}/segment?{urlencode({'segment': segment.name})}"
+
+
+def _sentence(problem: str) -> str:
+    return f"{problem[:1].upper()}{problem[1:]}{'' if problem.endswith('?') else '.'}"
 
 
 def _number(text: str) -> int:

@@ -29,14 +29,14 @@ _FIELDS: Final = (
     SettingField(
         "alert_from",
         "From address",
-        "Alerts come from this address, which your mail server must allow. Without it: the From"
-        " address of the first list.",
+        "Alerts come from this address, which your mail server must allow. Leave empty to use the"
+        " From address of the first list.",
         type="email",
     ),
     SettingField(
         "alert_webhook",
         "Webhook URL",
-        "Alerts are POSTed there as JSON, for example to a chat.",
+        "Alerts are POSTed to this URL as JSON, for example to a chat.",
     ),
     SettingField(
         "digest_email",
@@ -63,7 +63,7 @@ async def save(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Try what is saved, and show what became of it."""
+    """Test the saved settings, and show the results."""
     await visit.context.live.refresh()
     trials = await try_alerts(visit.services, visit.context.settings)
     if not trials:

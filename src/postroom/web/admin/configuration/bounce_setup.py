@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.services.accounts.users import Role
 from postroom.services.audience.bounces.providers.provider_hooks import HOOKS
 from postroom.web.admin.configuration.setting_fields import (
@@ -27,7 +27,7 @@ _RETURN: Final = (
     SettingField(
         "bounce_domain",
         "Bounce domain",
-        "A domain of its own for bounces. Each email gets a signed return address there, so every"
+        "A separate domain for bounces. Each email gets a signed return address there, so every"
         " bounce is recognised. Its MX must lead to the mail listener below.",
         placeholder="bounce.example.com",
     ),
@@ -58,7 +58,7 @@ _LISTENER: Final = (
     SettingField(
         "inbound_protocol",
         "Protocol",
-        choices={"lmtp": "LMTP, from a Postfix of yours", "smtp": "SMTP, as an MX"},
+        choices={"lmtp": "LMTP, from your own Postfix", "smtp": "SMTP, as an MX"},
     ),
     SettingField("inbound_bind", "Address to listen on", "0.0.0.0 for all addresses."),
 )
@@ -66,7 +66,9 @@ _HOOK_FIELDS: Final = {
     BounceSource.SES: SettingField(
         "ses_topics",
         "SNS topics",
-        "The ARN of the topic that SES publishes to. Subscribe this URL to it, by HTTPS.",
+        "The ARN of the topic that SES publishes to. Save it, and then subscribe this URL to the"
+        " topic, by HTTPS. In SES, turn on “Include original headers”, or publish the events of a"
+        " configuration set.",
         placeholder="arn:aws:sns:eu-west-1:123456789012:bounces",
     ),
     BounceSource.SENDGRID: SettingField(
@@ -77,29 +79,29 @@ _HOOK_FIELDS: Final = {
     BounceSource.MAILGUN: SettingField(
         "mailgun_webhook_key",
         "Signing key",
-        "Sending → Webhooks shows the HTTP webhook signing key. Add the URL for permanent and"
-        " temporary failures and spam complaints.",
+        "Sending → Webhooks shows the HTTP webhook signing key. Add the URL for permanent failures"
+        " and spam complaints.",
     ),
     BounceSource.POSTMARK: SettingField(
         "postmark_webhook_secret",
         "Secret",
-        "Make one up, of at least 16 characters, and put it into the URL.",
+        "Choose a secret of at least 16 characters, and put it into the URL.",
     ),
     BounceSource.BREVO: SettingField(
         "brevo_webhook_secret",
         "Secret",
-        "Make one up, of at least 16 characters, and put it into the URL.",
+        "Choose a secret of at least 16 characters, and put it into the URL.",
     ),
     BounceSource.SPARKPOST: SettingField(
         "sparkpost_webhook_secret",
         "Secret",
-        "Make one up, of at least 16 characters, and put it into the URL.",
+        "Choose a secret of at least 16 characters, and put it into the URL.",
     ),
     BounceSource.AZURE: SettingField(
         "azure_webhook_secret",
         "Secret",
-        "Make one up, of at least 16 characters, and put it into the URL of the Event Grid"
-        " subscription.",
+        "Choose a secret of at least 16 characters, and save it. Then create an Event Grid"
+        " subscription for “Email Delivery Report Received”, with the secret in the URL.",
     ),
 }
 _NAMES: Final = {
@@ -137,7 +139,7 @@ async def save(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Try what is saved, and show what became of it."""
+    """Test the saved settings, and show the results."""
     await visit.context.live.refresh()
     trials = await try_bounce_inputs(visit.context.settings)
     if not trials:

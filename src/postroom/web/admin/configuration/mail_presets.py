@@ -40,7 +40,7 @@ PRESETS: Final = (
         "SMTP",
         notes=(
             "For any other provider, or a mail server of your own.",
-            "Port 587 with STARTTLS works nearly everywhere. A Postfix on this machine usually is"
+            "Port 587 with STARTTLS works nearly everywhere. Postfix on this machine is usually"
             " localhost, port 25, without a login.",
         ),
     ),
@@ -83,7 +83,7 @@ PRESETS: Final = (
         where="https://console.aws.amazon.com/ses/home#/smtp",
         where_label="Create SMTP credentials",
         notes=(
-            "Replace eu-west-1 by your region.",
+            "Replace eu-west-1 with your region.",
             "Verify the domain of your lists' From address. A new account is in the sandbox and can"
             " send only to verified addresses until you request production access.",
         ),

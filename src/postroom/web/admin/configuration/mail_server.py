@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.lists.lists import SubscriberGuid
 from postroom.domain.errors import Incomplete, Invalid
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_notice
@@ -162,7 +162,8 @@ async def _show_result(
     url: str = "",
     to: str = "",
 ) -> Response:
-    """Show what became of the test: the part below the button, or without JavaScript the page."""
+    """Show the result of the test: the part below the button, or the whole page without
+    JavaScript."""
     is_saved = _is_unchanged(visit, url)
     tested = "" if result is None or result.advice else _tested_mark(visit, url)
     values: dict[str, Any] = {
@@ -303,7 +304,7 @@ def _is_unchanged(visit: Visit, url: str) -> bool:
 
 
 def _tested_mark(visit: Visit, url: str) -> str:
-    """Return what proves, when the form is saved, that this server has been tested."""
+    """Return a mark that proves, when the form is saved, that this server has been tested."""
     digest = hashlib.blake2b(url.encode(), key=visit.context.secret[:64]).hexdigest()
     return Signer(visit.context.secret, "tested mail server").sign(digest)
 

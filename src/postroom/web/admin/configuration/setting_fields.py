@@ -136,7 +136,7 @@ async def save_changes(visit: Visit, changes: Mapping[str, str | None]) -> str:
 
 
 def describe_changes(settings: Settings, changes: Mapping[str, str | None]) -> str:
-    """Return what was changed, without secrets, for the audit log."""
+    """Return the changes, without secrets, for the audit log."""
     return ", ".join(
         f"{name} removed"
         if text is None

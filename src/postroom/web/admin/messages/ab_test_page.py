@@ -8,9 +8,10 @@ from typing import Final
 from msgspec import UNSET
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
-from postroom.domain.messages.ab_tests import (
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.waves.ab_tests import (
     ENDED,
     HIGHEST_SHARE,
     LOWEST_SHARE,
@@ -20,7 +21,6 @@ from postroom.domain.messages.ab_tests import (
     AbState,
     is_planned,
 )
-from postroom.domain.messages.messages import MessageStatus
 from postroom.services.audience.results.ab_views import AbView
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.messages.drafts.draft_contents import ContentChange

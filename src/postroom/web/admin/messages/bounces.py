@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.storage import InvalidValue
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -22,7 +22,7 @@ async def index(visit: Visit) -> Response:
     text, after = visit.parameter("kind"), visit.parameter("after") or None
     kind = BounceKind(text) if text in set(BounceKind) else None
     try:
-        page = await visit.services.suppressions.bounces.page(
+        found = await visit.services.suppressions.bounces.slice(
             message.ref, kind, limit=_SHOWN, after=after
         )
     except InvalidValue as exc:
@@ -31,10 +31,10 @@ async def index(visit: Visit) -> Response:
     return visit.render(
         "admin/messages/bounces.html",
         message=message,
-        bounces=page.bounces,
+        bounces=found.bounces,
         kind=kind,
         kinds=list(BounceKind),
-        next_url=f"{visit.path}?{urlencode({**query, 'after': page.next})}" if page.next else "",
+        next_url=f"{visit.path}?{urlencode({**query, 'after': found.next})}" if found.next else "",
         first_url=f"{visit.path}?{urlencode(query)}" if after else "",
     )
 

@@ -13,7 +13,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.audience.addresses import domain_of
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import (
@@ -35,6 +35,7 @@ from postroom.services.messages.sending.progress import Progress
 from postroom.services.messages.sending.warm_ups import plans_for
 from postroom.web.admin.messages.message_results_page import results_of
 from postroom.web.admin.messages.publishing import web_addresses
+from postroom.web.admin.messages.segment_results_page import segments_of
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
 from postroom.web.requests.flash import Undo
@@ -103,6 +104,7 @@ async def details(visit: Visit) -> Response:
         **await results_of(visit, message, progress.counts),
         counts=progress.counts,
         segments=bar_segments(progress.counts),
+        result_segments=len(await segments_of(visit, message)),
         rate=rate_of(message, progress),
         time_left=_time_left(message, progress),
         took=_took(message),
@@ -223,7 +225,7 @@ def _took(message: Message) -> str:
 async def pause(visit: Visit) -> Response:
     ref = visit.parameter("ref")
     reason = one_line("reason", await visit.text("reason"), longest=_LONGEST_REASON, required=False)
-    paused = await visit.services.messages.pause(ref, reason)
+    paused = await visit.services.message_states.pause(ref, reason)
     await visit.audit("paused message", ref)
     flash = "Paused. Emails already in progress will finish."
     if paused.queued_at is None:
@@ -233,9 +235,9 @@ async def pause(visit: Visit) -> Response:
 
 async def resume(visit: Visit) -> Response:
     ref = visit.parameter("ref")
-    await visit.services.messages.resume(ref)
+    await visit.services.message_states.resume(ref)
     await visit.audit("resumed message", ref)
-    return visit.redirect(f"/messages/{ref}", "Sending resumed.")
+    return visit.redirect(f"/messages/{ref}", "Sending resumed.", Undo(f"/messages/{ref}/pause"))
 
 
 async def cancel(visit: Visit) -> Response:
@@ -244,7 +246,7 @@ async def cancel(visit: Visit) -> Response:
     check_transition(message.status, MessageStatus.CANCELLED)
     if visit.request.method == "GET":
         return await _ask_cancel(visit, message)
-    await visit.services.messages.cancel(ref)
+    await visit.services.message_states.cancel(ref)
     await visit.audit("cancelled message", ref)
     return visit.redirect(f"/messages/{ref}", "Message cancelled.")
 
@@ -256,7 +258,10 @@ async def delete(visit: Visit) -> Response:
     is_draft = message.status is MessageStatus.DRAFT
     if not is_draft and not visit.may(ListRight.SEND):
         return error_page(
-            visit, 403, "Permission denied", "This message is scheduled: only an editor deletes it."
+            visit,
+            403,
+            "Permission denied",
+            "This message is scheduled: only an editor can delete it.",
         )
     if visit.request.method == "GET":
         return _ask_delete(visit, message)

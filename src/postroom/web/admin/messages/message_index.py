@@ -11,8 +11,8 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from postroom import clock
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.messages.message_rows import MessagePart
@@ -164,8 +164,8 @@ async def _by_time(
             newest = await visit.messages.done(limit=ROWS_SHOWN, before=following)
             messages, following = newest.messages, newest.next
         else:
-            page = await visit.messages.page(limit=ROWS_SHOWN, after=following)
-            messages, following = page.messages, page.next
+            part = await visit.messages.slice(limit=ROWS_SHOWN, after=following)
+            messages, following = part.messages, part.next
         found += [each for each in messages if wanted.fits(each)]
         if following is None or len(found) >= ROWS_SHOWN or visit.messages.has_read_enough:
             break
@@ -183,7 +183,7 @@ async def _tabs(visit: Visit, current: MessageTab) -> list[TabLink]:
     open_ones = await visit.messages.count_open(most=_MOST_COUNTED)
     counts = {
         MessageTab.DRAFTS: await visit.messages.count_drafts(most=_MOST_COUNTED),
-        MessageTab.SCHEDULED: open_ones.to_come,
+        MessageTab.SCHEDULED: open_ones.upcoming,
         MessageTab.SENDING: open_ones.under_way,
     }
     return [

@@ -13,13 +13,14 @@ import msgspec
 from starlette.responses import Response
 
 from postroom import clock
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.audience.results.message_results import MessageResults
 from postroom.services.audience.results.rates import RateComparison, hour_of
+from postroom.services.audience.suppression.delivery_figures import NOT_DELIVERED
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results import (
     MessageResultsResource,
@@ -94,7 +95,7 @@ def hours_of(
     comparison: RateComparison | None,
     sent_at: datetime,
 ) -> str:
-    """Return the points that the script draws in the viewer's time zone: begin of the hour, opened,
+    """Return the points that the script draws in the viewer's time zone: start of the hour, opened,
     clicked, and what the median of the last messages would be."""
     usual = comparison.opened_by_hour if comparison else ()
     first = sent_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
@@ -178,9 +179,9 @@ def _rows(results: MessageResultsResource) -> Iterator[tuple[str, str, int | flo
     if results.click_to_open is not None:
         yield "click_to_open", "", results.click_to_open
     for kind in results.kinds:
-        yield "bounced", kind.kind.value, kind.count
+        yield "bounced" if kind.kind in NOT_DELIVERED else "reported", kind.kind.value, kind.count
     for provider in results.providers:
-        for name in ("accepted", "bounced", "complained"):
+        for name in ("accepted", "bounced", "rejected", "complained"):
             yield f"{name} by provider", protected(provider.provider), getattr(provider, name)
     yield from _rates("rate in percent", results.rates)
     if results.comparison is not None:

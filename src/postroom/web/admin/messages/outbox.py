@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -84,6 +86,7 @@ async def mail(visit: Visit) -> Response:
         text=_pieces(read.text or ""),
         source=hide_guids(source) if is_hidden else source,
         size=len(content),
+        sent_at=_sent_at(read),
         is_hidden=is_hidden,
     )
 
@@ -177,6 +180,16 @@ def _read(visit: Visit, content: bytes) -> ReadMail:
         text=None if mail.text is None else hide_guids(mail.text),
         html=None if mail.html is None else hide_guids(mail.html),
     )
+
+
+def _sent_at(mail: ReadMail) -> datetime | None:
+    """Return the time in the Date header, if it has one."""
+    dates = (value for name, value in mail.headers if name.lower() == "date")
+    try:
+        moment = parsedate_to_datetime(next(dates, ""))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _pieces(text: str) -> list[TextPart]:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.pictures import LARGEST_FILE, LONGEST_ALT, Picture
 from postroom.services.accounts.users import Role
@@ -61,18 +61,18 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
     query = visit.parameter("q").strip()[:_LONGEST_SEARCH]
     after = visit.parameter("after")[:_LONGEST_TOKEN]
     try:
-        page = await visit.services.pictures.page(search=query, limit=_SHOWN, after=after or None)
-    except ValueError:  # a link that somebody changed
-        page = PictureSlice([], None)
+        found = await visit.services.pictures.slice(search=query, limit=_SHOWN, after=after or None)
+    except ValueError:  # a link that someone changed
+        found = PictureSlice([], None)
     return visit.render(
         "admin/messages/pictures.html",
         status=status,
-        pictures=page.pictures,
+        pictures=found.pictures,
         uses=await visit.services.pictures.uses_of(
-            page.pictures, most=_USES_COUNTED, sees=visit.messages.sees_lists
+            found.pictures, most=_USES_COUNTED, sees=visit.messages.sees_lists
         ),
         query=query,
-        next_url=page.next and f"{_INDEX_URL}?{urlencode({'q': query, 'after': page.next})}",
+        next_url=found.next and f"{_INDEX_URL}?{urlencode({'q': query, 'after': found.next})}",
         first_url=after and _url(query),
         problem=problem,
         largest=LARGEST_FILE,
@@ -82,10 +82,10 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
 async def choose(visit: Visit) -> Response:
     """Return pictures for the editor to choose from, newest first."""
     query = visit.parameter("q").strip()[:_LONGEST_SEARCH]
-    page = await visit.services.pictures.page(search=query, limit=_SHOWN)
+    found = await visit.services.pictures.slice(search=query, limit=_SHOWN)
     return visit.render(
         "admin/messages/picture_choices.html",
-        pictures=page.pictures,
+        pictures=found.pictures,
         query=query,
         base_url=visit.context.base_url.rstrip("/"),
     )

@@ -6,9 +6,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.web_pages import archive_path, is_in_archive, is_sent, web_url
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -24,7 +25,8 @@ async def publish(visit: Visit) -> Response:
         flash = "Published. The archive shows this message."
     else:
         flash = "The archive will show this message once it is sent."
-    return visit.redirect(f"/messages/{ref}", flash)
+    undo = Undo(f"/messages/{ref}/publish", (("published", "no" if is_on else "yes"),))
+    return visit.redirect(f"/messages/{ref}", flash, undo)
 
 
 def web_addresses(message: Message, base_url: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import parse_address
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL
@@ -45,11 +45,11 @@ async def index(visit: Visit) -> Response:
             await outcomes.whole(message, outcome=outcome, prefix=prefix, most=sorting.max_rows)
         )
     if shown is None:
-        page = await outcomes.slice(
+        found = await outcomes.slice(
             message, outcome=outcome, prefix=prefix, limit=ROWS_SHOWN, after=after
         )
-        shown = page.emails
-        sorting.continue_after(page.next)
+        shown = found.emails
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/messages/emails.html",
         message=message,
@@ -77,7 +77,7 @@ async def decide(visit: Visit) -> Response:
     for email in emails[:ROWS_SHOWN]:
         try:
             address = parse_address(email)
-            await visit.services.doubts.decide(message, address, was_sent=decision == "sent")
+            await visit.services.in_doubt.decide(message, address, was_sent=decision == "sent")
             done += 1
         except DomainError as exc:
             problem = str(exc)

@@ -8,9 +8,14 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import Exists, Invalid, NotNow
-from postroom.domain.messages.dkim_keys import DkimAlgorithm, DkimKey, DkimKeyState, parse_domain
+from postroom.domain.messages.delivery.dkim_keys import (
+    DkimAlgorithm,
+    DkimKey,
+    DkimKeyState,
+    parse_domain,
+)
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.services.accounts.users import Role
 from postroom.services.audience.from_domains import from_domains
@@ -69,7 +74,7 @@ async def _show(
 
 
 async def check(visit: Visit) -> Response:
-    """Show what receivers find in DNS: a page of its own, or a part of the domain's page."""
+    """Show what receivers find in DNS, as a separate page or as a part of the domain's page."""
     domain = _domain(visit.parameter("domain"))
     found, problem = await visit.context.domain_checks.findings(domain)
     return visit.render(
@@ -108,7 +113,7 @@ async def rotate(visit: Visit) -> Response:
 
 
 async def activate(visit: Visit) -> Response:
-    """Sign with a key. If its record is not published, ask whether to sign nevertheless."""
+    """Sign with a key. If its record is not published, ask whether to sign anyway."""
     domain, selector = _domain(await visit.text("domain")), await visit.text("selector")
     anyway = await visit.text("anyway") == "yes"
     try:
@@ -141,7 +146,7 @@ async def deactivate(visit: Visit) -> Response:
             points=[
                 f"Emails from {key.domain} are no longer signed with it. Gmail, Yahoo and Microsoft"
                 " reject bulk mail without a signature: let your mail server sign.",
-                "Keep its DNS record for a week, for emails that are still under way.",
+                "Keep its DNS record for a week, for emails that are still in transit.",
             ],
             button="Stop signing",
             fields={"domain": key.domain, "selector": key.selector},
@@ -162,8 +167,8 @@ async def remove(visit: Visit) -> Response:
             title=f"Remove key {key.selector}?",
             points=[
                 "It cannot be restored.",
-                f"Delete {key.record_name} in DNS when no email that it signed is under way: a week"
-                " after it stopped signing.",
+                f"Delete {key.record_name} in DNS when no email that it signed is in transit:"
+                " a week after it stopped signing.",
             ],
             button="Remove key",
             fields={"domain": key.domain, "selector": key.selector},

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import msgspec
 from starlette.responses import Response
 
 from postroom.composing.brand import EmailBrand
 from postroom.composing.examples import example_html
 from postroom.composing.layouts import LayoutFormat
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.messages.drafts.templates import TemplateContent
@@ -19,6 +18,7 @@ from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
+_NO_SCROLL_BARS: Final = "<style>html { scrollbar-width: none; }</style>"
 _FORMATS: Final = {"mjml": "MJML", "html": "HTML"}
 _SOURCE_HELP: Final = (
     "The message goes where {% slot content %} is. Other slots look like {% slot title %}, values"
@@ -63,15 +63,17 @@ async def details(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    """Show a template with example content and the brand of the first list, in a frame."""
+    """Show a template with example content and the brand of the first list, in a frame. A small
+    one, which nobody scrolls, has no scroll bars."""
     found = await visit.services.templates.get(visit.parameter("name"))
     brand = EmailBrand(name="Our newsletter")
     if names := await visit.lists.names(limit=1):
         brand = await visit.services.composing.brand(names[0])
-    brand = msgspec.structs.replace(brand, logo_url="")  # the frame loads nothing
     document = await asyncio.to_thread(
         example_html, found.layout, brand, found.template.name if found.template.is_built_in else ""
     )
+    if visit.parameter("small"):
+        document = document.replace("</head>", f"{_NO_SCROLL_BARS}</head>", 1)
     return sandboxed(document, base_url=visit.context.base_url)
 
 

@@ -62,7 +62,7 @@ async def events(visit: Visit) -> Response:
         shown = sorting.select(await log.whole(least=least, day=day, most=sorting.max_rows))
     if shown is None:
         after = visit.parameter("after") or None
-        found = await log.page(least=least, day=day, limit=_ROWS_SHOWN, after=after)
+        found = await log.slice(least=least, day=day, limit=_ROWS_SHOWN, after=after)
         shown = found.events
         sorting.continue_after(found.next)
     return visit.render(

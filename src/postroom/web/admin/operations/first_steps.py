@@ -1,10 +1,10 @@
-"""What a new user should do first, and what of it is done."""
+"""What a new user should do first, and which steps are done."""
 
 from __future__ import annotations
 
 import msgspec
 
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists.lists import MailingList
 from postroom.services.accounts.users import Role
 from postroom.settings import STORED
 from postroom.web.requests.visit import Visit
@@ -14,7 +14,7 @@ _SUBSCRIBERS_LOOKED_AT = 20
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step: a link and a sentence. A step without a link is up to an administrator."""
+    """One step: a link and a sentence. Only an administrator can take a step without a link."""
 
     text: str
     url: str
@@ -30,7 +30,7 @@ async def find_first_steps(visit: Visit) -> list[Step]:
     """
     if not visit.may(Role.EDITOR):
         return []
-    lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    lists = (await visit.lists.slice(limit=_LISTS_LOOKED_AT)).lists
     has_message = bool((await visit.messages.all(limit=1)).messages)
     begun, has_verified = await _with_subscribers(visit, lists)
     has_subscriber = begun is not None or await _any_subscribers(visit)
@@ -103,9 +103,9 @@ async def _with_subscribers(
     """Return the first list with a subscriber, and whether one of its first subscribers is
     confirmed."""
     for each in lists:
-        page = await visit.services.subscriptions.page(each.name, limit=_SUBSCRIBERS_LOOKED_AT)
-        if page.subscribers:
-            return each, any(one.verified for one in page.subscribers)
+        found = await visit.services.subscriptions.slice(each.name, limit=_SUBSCRIBERS_LOOKED_AT)
+        if found.subscribers:
+            return each, any(one.verified for one in found.subscribers)
     return None, False
 
 

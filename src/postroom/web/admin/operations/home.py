@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.audience.results.message_results import MessageResults
@@ -34,7 +34,7 @@ _FOLDER: Final = "admin/operations"
 
 
 class LastMessage(msgspec.Struct, frozen=True):
-    """The last message that was sent, and what became of it."""
+    """The last message that was sent, with its results."""
 
     message: Message
     results: MessageResults
@@ -67,7 +67,7 @@ async def figures(visit: Visit) -> Response:
 
 
 async def try_now(visit: Visit) -> Response:
-    """Probe what emails wait for at once, for all messages."""
+    """Probe now what emails wait for, for all messages."""
     problems = await visit.services.system_state.problems()
     tried = await visit.services.holds.try_now([each.hold for each in problems if each.hold])
     await visit.audit("tried the mail server again")
@@ -91,7 +91,7 @@ async def _messages(visit: Visit) -> dict[str, Any]:
     times = visit.messages
     open_ones, scheduled, drafts = await asyncio.gather(
         times.under_way(limit=_SENDING + 1),
-        times.to_come(limit=_SCHEDULED),
+        times.upcoming(limit=_SCHEDULED),
         times.drafts(limit=_DRAFTS_READ),
     )
     sending = await under_way(visit, open_ones[:_SENDING])
@@ -120,7 +120,7 @@ async def _figures(visit: Visit) -> dict[str, Any]:
 async def _audience(visit: Visit) -> AudienceGrowth:
     if visit.access.is_limited:
         return await audience_of(visit, await visit.lists.names())
-    lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    lists = (await visit.lists.slice(limit=_LISTS_LOOKED_AT)).lists
     size = await visit.services.sizes.total([each.name for each in lists])
     return await audience(visit, size)
 

@@ -1,4 +1,4 @@
-"""Providers: how fast each of them gets our emails, and what it says to them."""
+"""Providers: how fast each of them gets our emails, and how it replies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Final
 from starlette.responses import Response
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.providers import Provider, parse_provider
+from postroom.domain.messages.delivery.providers import (
+    InitialLimits,
+    Provider,
+    initial_limits,
+    parse_provider,
+)
 from postroom.services.accounts.users import Role
 from postroom.services.audience.suppression.delivery_limits import GMAIL_COMPLAINTS, percent
 from postroom.services.messages.sending.provider_rates import ProviderLimit
@@ -17,6 +22,7 @@ from postroom.web.requests.visit import Visit
 
 _PATH: Final = "/providers"
 _LONGEST_NUMBER: Final = 20
+_WHOLE_NUMBERS: Final = ("connections", "emails_per_connection", "rest_minutes")
 
 
 async def index(visit: Visit) -> Response:
@@ -41,16 +47,16 @@ async def limit(visit: Visit) -> Response:
             values |= {
                 "provider": provider,
                 "per_second": "" if found.per_second is None else f"{found.per_second:g}",
-                "connections": "" if found.connections is None else str(found.connections),
+                **{name: _shown(getattr(found, name)) for name in _WHOLE_NUMBERS},
             }
         return await _show_form(visit, values)
-    names = ("provider", "per_second", "connections")
+    names = ("provider", "per_second", *_WHOLE_NUMBERS)
     given = {name: (await visit.text(name)).strip() for name in names}
     try:
         provider = parse_provider(given["provider"])
         chosen = ProviderLimit(
             _number("per_second", given["per_second"]),
-            _whole_number("connections", given["connections"]),
+            *(_whole_number(name, given[name]) for name in _WHOLE_NUMBERS),
         )
         await visit.services.provider_rates.set_limit(provider, chosen)
     except Invalid as exc:
@@ -81,6 +87,7 @@ async def _show_form(
         values=values,
         problems=problems or {},
         provider=None if provider is None else await overview.get(provider),
+        initial=InitialLimits() if provider is None else initial_limits(provider),
     )
 
 
@@ -89,6 +96,10 @@ def _known(name: str) -> Provider | None:
         return parse_provider(name)
     except Invalid:
         return None
+
+
+def _shown(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _number(field: str, text: str) -> float | None:

@@ -13,14 +13,15 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.results_over_time import ResultsOverTime
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results_over_time import describe_results_over_time
 from postroom.web.admin.audience.growth import AudienceGrowth, audience, audience_of
+from postroom.web.rendering.times import on_day
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -122,7 +123,7 @@ async def _audience(visit: Visit, name: ListName | None) -> AudienceGrowth:
         return await audience_of(visit, [name])
     if visit.access.is_limited:
         return await audience_of(visit, await visit.lists.names())
-    lists = (await visit.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    lists = (await visit.lists.slice(limit=_LISTS_LOOKED_AT)).lists
     return await audience(visit, await visit.services.sizes.total([each.name for each in lists]))
 
 
@@ -173,7 +174,7 @@ def movements_of(days: Mapping[str, Movement]) -> Movements | None:
     shown = [(monday, weeks.get(monday, Movement())) for monday in mondays]
     bars = [
         WeekBar(
-            monday.isoformat(),
+            on_day(monday),
             week.joined,
             week.left,
             round(place * number, 1),

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
 from postroom.web.rendering.navigation import NEW_MESSAGE, NavigationEntry, places_for
@@ -22,8 +22,8 @@ from postroom.web.requests.visit import Visit
 _LONGEST_QUERY: Final = 200
 _SHOWN: Final = 5  # of each kind
 _MESSAGES_SEARCHED: Final = 100  # the newest ones
-_LISTS_SEARCHED: Final = 100  # each is a read of its own
-_LISTS_WITH_ADDRESSES: Final = 25  # each is a query of its own
+_LISTS_SEARCHED: Final = 100  # each is a separate read
+_LISTS_WITH_ADDRESSES: Final = 25  # each is a separate query
 _FEWEST_LETTERS: Final = 2  # of an address
 _ACTIONS: Final = (
     NEW_MESSAGE,
@@ -68,7 +68,7 @@ async def _find(visit: Visit, query: str) -> list[HitGroup]:
     ]
     if not words:
         return places
-    if any(_has(each.label, words) for each in pages):  # meant by its name
+    if any(_has(each.label, words) for each in pages):  # a page has this name
         places.reverse()
     lists, messages, subscribers = await asyncio.gather(
         _lists(visit, words), _messages(visit, words), _subscribers(visit, query)
@@ -82,7 +82,7 @@ async def _find(visit: Visit, query: str) -> list[HitGroup]:
 
 
 def _of_places(places: Sequence[NavigationEntry], words: list[str]) -> list[SearchHit]:
-    """Return the places that are meant, those that are meant by their name first."""
+    """Return the places that match the query, those that match by name first."""
     found = [each for each in places if _has(f"{each.label} {each.words}", words)]
     found.sort(key=lambda each: not _has(each.label, words))
     return [SearchHit(each.path, each.label, each.icon) for each in found]
@@ -95,9 +95,9 @@ def _has(text: str, words: list[str]) -> bool:
 
 
 async def _lists(visit: Visit, words: list[str]) -> list[SearchHit]:
-    first = await visit.lists.page(limit=_LISTS_SEARCHED)
+    first = await visit.lists.slice(limit=_LISTS_SEARCHED)
     # Names beyond the first ones are found by how they begin.
-    named = await visit.lists.page(prefix=words[0], limit=_SHOWN) if first.next else first
+    named = await visit.lists.slice(prefix=words[0], limit=_SHOWN) if first.next else first
     lists = {each.name: each for each in (*first.lists, *named.lists)}
     found = [
         each
@@ -146,12 +146,12 @@ async def _subscribers(visit: Visit, query: str) -> list[SearchHit]:
 
 async def _of_list(visit: Visit, name: ListName, query: str) -> list[SearchHit]:
     try:
-        page = await visit.services.subscriptions.page(name, prefix=query, limit=_SHOWN)
+        found = await visit.services.subscriptions.slice(name, prefix=query, limit=_SHOWN)
     except NoSuch:  # the list is being deleted
         return []
     return [
         SearchHit(f"/lists/{name}/subscribers/{quote(each.address)}", each.address, "user", name)
-        for each in page.subscribers
+        for each in found.subscribers
     ]
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from postroom import clock
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.messages.warm_up import (
+from postroom.domain.messages.delivery.warm_up import (
     ALL,
     VOLUMES,
     WarmUpPlan,

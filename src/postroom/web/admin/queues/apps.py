@@ -12,6 +12,7 @@ from postroom.domain.queues.app_options import CHANGEABLE, OnPoison, OptionKind
 from postroom.domain.queues.apps import App, app_values, changed_app
 from postroom.services.accounts.users import Role
 from postroom.services.queues.apps import AppRegistry
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -50,14 +51,15 @@ async def pause(visit: Visit) -> Response:
     path = await visit.text("path")
     await visit.services.apps.pause(path)
     await visit.audit("paused an application", path)
-    return visit.redirect("/apps", f"{path} paused. Messages in progress will finish.")
+    undo = Undo("/apps/resume", (("path", path),))
+    return visit.redirect("/apps", f"{path} paused. Messages in progress will finish.", undo)
 
 
 async def resume(visit: Visit) -> Response:
     path = await visit.text("path")
     await visit.services.apps.resume(path)
     await visit.audit("resumed an application", path)
-    return visit.redirect("/apps", f"{path} resumed.")
+    return visit.redirect("/apps", f"{path} resumed.", Undo("/apps/pause", (("path", path),)))
 
 
 async def settings(visit: Visit) -> Response:

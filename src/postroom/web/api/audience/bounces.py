@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.bounces.intake import LARGEST
-from postroom.services.resources.bounces import ReceivedBounceResource
+from postroom.services.resources.deliverability.suppressions import ReceivedBounceResource
 from postroom.web.api.documenting import call
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, read_body, respond, services_of

@@ -7,12 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import domain_of
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.resources.domain_checks import DomainCheckResource, describe_domain_check
+from postroom.services.resources.deliverability.sending_domains import (
+    DomainCheckResource,
+    describe_domain_check,
+)
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import ListPath
+from postroom.web.api.field_types import ListPath
 from postroom.web.api.routing import ApiRoute, context_of, respond, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Lists"])

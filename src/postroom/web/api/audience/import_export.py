@@ -12,14 +12,15 @@ from fastapi import APIRouter, Query
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.audience.files.columns import EMAIL_NAMES, read_choices
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.columns.column_names import EMAIL_NAMES
+from postroom.services.audience.files.columns.columns import read_choices
+from postroom.services.audience.files.columns.dates import DateOrder
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import ImportResource, describe_import
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import Flag, ListPath, SegmentName
+from postroom.web.api.field_types import Flag, ListPath, SegmentName
 from postroom.web.api.key_rights import is_limited
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
@@ -55,6 +56,49 @@ _FILE = {
 }
 
 
+_Verified = Annotated[
+    Flag,
+    Query(description="Whether subscribers are verified if their line does not say so."),
+]
+_EvenUnsubscribed = Annotated[
+    Flag,
+    Query(description="Whether to re-subscribe people who unsubscribed from the list."),
+]
+_Existing = Annotated[
+    Existing,
+    Query(
+        description="What happens to the fields of existing subscribers: `overwrite` them with"
+        " the values of the line, `fill_gaps`, or `keep` them. An empty cell never removes a"
+        " value."
+    ),
+]
+_CreateFields = Annotated[
+    Flag,
+    Query(description="Whether to create text fields for unknown columns."),
+]
+_Columns = Annotated[
+    list[str],
+    Query(
+        description="What a column is used for, as `NAME=USE`; repeat it for each column. `USE`"
+        " is `skip`, `address`, `status`, `joined`, `note`, `field:NAME` for a field of the"
+        " list, or `new:TYPE` for a new one, such as `new:integer`.",
+        examples=[["Shoe size=new:integer", "Wohnort=field:city"]],
+        max_length=_MOST_CHOSEN,
+    ),
+]
+_DateOrder = Annotated[
+    DateOrder,
+    Query(
+        description="How dates such as 2/3/2026 are read. With `year_first`, they are refused:"
+        " dates are written 2026-01-31 or 31.1.2026, which is understood in any order."
+    ),
+]
+_DryRun = Annotated[
+    Flag,
+    Query(description="Whether to write nothing and only report what would happen."),
+]
+
+
 @router.post(
     "/lists/{name}/import",
     **call(Scope.SUBSCRIBERS, ImportResource, 404, 409, right=ListRight.MANAGE, requestBody=_FILE),
@@ -62,47 +106,13 @@ _FILE = {
 async def import_subscribers(
     request: Request,
     name: ListPath,
-    verified: Annotated[
-        Flag,
-        Query(description="Whether subscribers are verified if their line does not say so."),
-    ] = None,
-    even_unsubscribed: Annotated[
-        Flag,
-        Query(description="Whether to re-subscribe people who unsubscribed from the list."),
-    ] = None,
-    existing: Annotated[
-        Existing,
-        Query(
-            description="What happens to the fields of existing subscribers: `overwrite` them with"
-            " the values of the line, `fill_gaps`, or `keep` them. An empty cell never removes a"
-            " value."
-        ),
-    ] = Existing.OVERWRITE,
-    create_fields: Annotated[
-        Flag,
-        Query(description="Whether to create text fields for unknown columns."),
-    ] = None,
-    column: Annotated[
-        list[str],
-        Query(
-            description="What a column is used for, as `NAME=USE`; repeat it for each column. `USE`"
-            " is `skip`, `address`, `status`, `joined`, `note`, `field:NAME` for a field of the"
-            " list, or `new:TYPE` for a new one, such as `new:integer`.",
-            examples=[["Shoe size=new:integer", "Wohnort=field:city"]],
-            max_length=_MOST_CHOSEN,
-        ),
-    ] = [],  # noqa: B006 - never changed
-    date_order: Annotated[
-        DateOrder,
-        Query(
-            description="How dates such as 2/3/2026 are read. With `year_first`, they are refused:"
-            " dates are written 2026-01-31 or 31.1.2026, which is understood in any order."
-        ),
-    ] = DateOrder.YEAR_FIRST,
-    dry_run: Annotated[
-        Flag,
-        Query(description="Whether to write nothing and only report what would happen."),
-    ] = None,
+    verified: _Verified = None,
+    even_unsubscribed: _EvenUnsubscribed = None,
+    existing: _Existing = Existing.OVERWRITE,
+    create_fields: _CreateFields = None,
+    column: _Columns = [],  # noqa: B006 - never changed
+    date_order: _DateOrder = DateOrder.YEAR_FIRST,
+    dry_run: _DryRun = None,
 ) -> Response:
     """Import the addresses of a CSV file into a list.
 
@@ -110,7 +120,7 @@ async def import_subscribers(
     reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
     address from the list; `blocklisted`, `cleaned` and `bounced` suppress it. Columns that have the
     name or label of a field are imported into it. A wrong value rejects its line. The result names
-    the columns that were not used. Exports of Mailchimp (also the whole archive), listmonk,
+    the columns that were not used. Exports of Mailchimp (including the whole archive), listmonk,
     Substack, Ghost, Buttondown, Brevo, phpList and Keila are recognised by their columns. The file
     is in UTF-8 or in the encoding that its type names: `text/csv; charset=windows-1252`. Lines that
     cannot be used, and lines of people who have unsubscribed from the list, are reported and do not

@@ -10,19 +10,19 @@ from pydantic import Field as Limits
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_emails import (
+from postroom.domain.audience.lists.list_emails import (
     LONGEST_SUBJECT,
     LONGEST_TEXT,
     ListEmailKind,
     parse_email_kind,
 )
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.languages import LANGUAGES, parse_list_language
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.list_emails import written_email
 from postroom.services.resources.audience import ListEmailResource, describe_list_email
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import WITHOUT_NUL, Body, ListPath, in_path, without_nul
+from postroom.web.api.field_types import WITHOUT_NUL, Body, ListPath, in_path, storable
 from postroom.web.api.routing import ApiRoute, respond, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Lists"])
@@ -44,12 +44,12 @@ LanguagePath = Annotated[
 class NewListEmail(Body):
     subject: Annotated[
         str,
-        AfterValidator(without_nul),
+        AfterValidator(storable),
         WithJsonSchema({**WITHOUT_NUL, "minLength": 1, "maxLength": LONGEST_SUBJECT}),
     ]
     text: Annotated[
         str,
-        AfterValidator(without_nul),
+        AfterValidator(storable),
         WithJsonSchema({**WITHOUT_NUL, "minLength": 1, "maxLength": LONGEST_TEXT}),
         Limits(description="Markdown. The confirmation must link to `{{ confirm_url }}`."),
     ]

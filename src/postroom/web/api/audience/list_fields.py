@@ -14,13 +14,13 @@ from starlette.responses import Response
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import LONGEST_TEXT, MOST_FIELDS, Field
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import EVERY_LIST
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import EVERY_LIST
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.fields.list_fields import DeclaredFields
 from postroom.services.resources.audience import FieldResource, describe_field
 from postroom.web.api.documenting import IF_MATCH, call
-from postroom.web.api.fields import Body, ListPath, Text
+from postroom.web.api.field_types import Body, ListPath, Text
 from postroom.web.api.routing import ApiRoute, etag_header, matched_etag, respond, services_of
 
 FieldPath = Annotated[str, Path(description="The current name of the field.")]
@@ -34,7 +34,7 @@ class NewField(Body):
     name: Annotated[Text, Limits(description="As rules and merge fields write it: `first_name`.")]
     type: Annotated[FieldType, Limits(strict=False)] = FieldType.TEXT
     label: Annotated[
-        Text | dict[str, Text],
+        Text | dict[str, Text] | None,
         Limits(
             description="What forms show; by default derived from the name. An object has a text"
             ' for each language: `{"en": "City", "de": "Stadt"}`.'
@@ -47,7 +47,7 @@ class NewField(Body):
     default: Annotated[
         Any, Limits(description="What emails show for subscribers without a value.")
     ] = None
-    choices: Annotated[list[Text], Limits(default_factory=list)]
+    choices: list[Text] | None = None
     max_length: Annotated[int, Limits(ge=1, le=LONGEST_TEXT)] = LONGEST_TEXT
 
 
@@ -95,7 +95,16 @@ async def _declare(request: Request, name: str, body: list[NewField]) -> Respons
         return await service.get(name)
 
     etag = await matched_etag(request, "list", name, read)
-    fields = [Field(**{**each.model_dump(), "choices": tuple(each.choices)}) for each in body]
+    fields = [
+        Field(
+            **{
+                **each.model_dump(),
+                "label": each.label or "",
+                "choices": tuple(each.choices or ()),
+            }
+        )
+        for each in body
+    ]
     return _respond(await service.declare(name, fields, etag))
 
 

@@ -10,14 +10,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_property import Input, ListProperty
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import PROPERTIES, MailingList
+from postroom.domain.audience.lists.list_property import Input, ListProperty
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import PROPERTIES, MailingList
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.audience import ListResource, describe_list
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Address,
     After,
     Body,
@@ -94,9 +94,9 @@ async def read_lists(request: Request, limit: Limit = 100, after: After = None) 
     """Return all lists, sorted by name."""
     cursor = Cursor(after, IndexName.LISTS)
     with cursor.checked():
-        page = await lists_of(request).page(limit=limit, after=cursor.last)
-    items = (with_quotable_etag(describe_list(each)) for each in page.lists)
-    return respond_with_items(items, cursor.next(page.next))
+        found = await lists_of(request).slice(limit=limit, after=cursor.last)
+    items = (with_quotable_etag(describe_list(each)) for each in found.lists)
+    return respond_with_items(items, cursor.next(found.next))
 
 
 @router.get(

@@ -11,7 +11,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.audience.rules.rule_parsing import LONGEST
 from postroom.domain.audience.segments import Segment
 from postroom.services.accounts.api_keys import Scope
@@ -25,7 +25,7 @@ from postroom.services.resources.audience import (
 )
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Address,
     After,
     Body,
@@ -34,6 +34,7 @@ from postroom.web.api.fields import (
     SegmentName,
     SegmentPath,
     Text,
+    same_name,
 )
 from postroom.web.api.routing import (
     ApiRoute,
@@ -48,7 +49,8 @@ from postroom.web.api.routing import (
 
 
 class _SegmentConvertor(StringConvertor):
-    """The name of a segment in a path. `preview` is none, so that only its own route matches it."""
+    """The name of a segment in a path. `preview` is not one, so that only its own route matches
+    it."""
 
     regex = "(?!preview$)[^/]+"
 
@@ -74,6 +76,10 @@ class NewSegment(Body):
 
 class SegmentRule(Body):
     rule: RuleText
+
+
+class SegmentChange(SegmentRule):
+    name: Annotated[SegmentName | None, Field(description="As in the path, or left out.")] = None
 
 
 @router.post(
@@ -105,9 +111,9 @@ async def read_segments(
     """Return the segments of a list, sorted by name."""
     cursor = Cursor(after, IndexName.SEGMENTS, name)
     with cursor.checked():
-        page = await services_of(request).segments.page(name, limit=limit, after=cursor.last)
-    items = (with_quotable_etag(describe_segment(each)) for each in page.segments)
-    return respond_with_items(items, cursor.next(page.next))
+        found = await services_of(request).segments.slice(name, limit=limit, after=cursor.last)
+    items = (with_quotable_etag(describe_segment(each)) for each in found.segments)
+    return respond_with_items(items, cursor.next(found.next))
 
 
 @router.post(
@@ -150,9 +156,10 @@ async def read_segment(request: Request, name: ListPath, segment: SegmentPath) -
     ),
 )
 async def change_segment(
-    request: Request, name: ListPath, segment: SegmentPath, body: SegmentRule
+    request: Request, name: ListPath, segment: SegmentPath, body: SegmentChange
 ) -> Response:
     """Change the rule of a segment."""
+    same_name(body.name, segment)
     etag = await _matched(request, name, segment)
     saved = await services_of(request).segments.change(name, segment, body.rule, etag)
     return respond_with_etag(describe_segment(saved))

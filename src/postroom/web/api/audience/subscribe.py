@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.consent import BY_API
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
 from postroom.services.resources.audience import SignUpResource
 from postroom.web.api.documenting import IDEMPOTENCY_KEY, call, success
-from postroom.web.api.fields import Address, Attributes, Body, Language, ListName
+from postroom.web.api.field_types import Address, Attributes, Body, Language, ListName
 from postroom.web.api.routing import ApiRoute, once, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Sign-up"])

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.consent import BY_API
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import Subscriber
 from postroom.domain.errors import Invalid
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.subscriber_search import SubscriberState
@@ -22,7 +22,7 @@ from postroom.services.resources.audience import SubscriberResource, describe_su
 from postroom.storage import InvalidKey
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Address,
     AddressPath,
     After,
@@ -77,7 +77,7 @@ class SubscriberChange(Change):
     blocked: Reason | None = None
     attributes: Annotated[
         Attributes | None,
-        Field(description="Values of fields to change; null removes one. Others stay."),
+        Field(description="Values of fields to change; null removes one. Other values stay."),
     ] = None
     note: Note | None = None
 
@@ -117,7 +117,7 @@ async def read_subscribers(
     request: Request,
     name: ListPath,
     verified: Annotated[
-        Flag, Query(description="Only verified subscribers, or only unverified ones.")
+        Flag, Query(description="Only confirmed subscribers, or only those who have not confirmed.")
     ] = None,
     prefix: Prefix = "",
     q: Part = "",
@@ -137,12 +137,12 @@ async def read_subscribers(
         with cursor.checked():
             if q or segment is not None:
                 return await _search(request, name, cursor, segment, q, prefix, verified, limit)
-            page = await services_of(request).subscriptions.page(
+            found = await services_of(request).subscriptions.slice(
                 name, verified=verified, prefix=prefix, limit=limit, after=cursor.last
             )
     except InvalidKey as exc:
         raise Invalid("prefix", "must be the beginning of an address") from exc
-    return _respond_with(request, page.subscribers, cursor.next(page.next))
+    return _respond_with(request, found.subscribers, cursor.next(found.next))
 
 
 async def _search(

@@ -18,7 +18,7 @@ from postroom.services.audience.suppression.suppression_files import (
     export_suppressions,
     import_suppressions,
 )
-from postroom.services.resources.suppressions import (
+from postroom.services.resources.deliverability.suppressions import (
     SuppressionImportResource,
     SuppressionResource,
     describe_suppression,
@@ -26,7 +26,7 @@ from postroom.services.resources.suppressions import (
 )
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import PLACE, call, index_of
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Address,
     After,
     Body,
@@ -52,7 +52,7 @@ _SOURCE: Final = "api"
 
 
 class _SuppressedConvertor(PathConvertor):
-    """An address in a path. `import` and `export` are none, so that only their own routes match."""
+    """An address in a path. `import` and `export` are not, so that only their own routes match."""
 
     regex = "(?!(?:import|export)$).*"
 
@@ -91,7 +91,7 @@ class NewSuppression(Body):
     **call(Scope.SUBSCRIBERS, SuppressionResource, 404, 409, status=201),
 )
 async def suppress_address(request: Request, body: NewSuppression) -> Response:
-    """Suppress an address on every list, or on one. It is blocked there, also when it is added or
+    """Suppress an address on every list, or on one. It is blocked there, even when it is added or
     imported later, until the suppression is lifted or expires."""
     created = await services_of(request).suppressions.suppress(
         body.email,
@@ -117,11 +117,11 @@ async def read_suppressions(
     """
     cursor = Cursor(after, IndexName.SUPPRESSIONS)
     with cursor.checked():
-        page = await services_of(request).suppressions.page(
+        found = await services_of(request).suppressions.slice(
             contains=q, limit=limit, after=cursor.last
         )
-    items = map(describe_suppression, page.suppressions)
-    return respond_with_items(items, cursor.next(page.next))
+    items = map(describe_suppression, found.suppressions)
+    return respond_with_items(items, cursor.next(found.next))
 
 
 @router.get(

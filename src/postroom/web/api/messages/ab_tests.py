@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch, NotNow
-from postroom.domain.messages.ab_tests import (
+from postroom.domain.messages.waves.ab_tests import (
     HIGHEST_SHARE,
     LONGEST_WAIT,
     LOWEST_SHARE,
@@ -26,7 +26,7 @@ from postroom.services.accounts.api_keys import Scope
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.services.resources.ab_tests import AbTestResource, describe_ab_test
 from postroom.web.api.documenting import PLACE, call
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Body,
     FromName,
     Moment,
@@ -53,7 +53,7 @@ class NewVariant(Body):
 
 
 class NewAbTest(Body):
-    """The variants besides the message itself, and how they are tested."""
+    """The variants in addition to the message itself, and how they are tested."""
 
     variants: Annotated[
         list[NewVariant],

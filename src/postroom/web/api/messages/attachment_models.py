@@ -17,7 +17,7 @@ from postroom.domain.messages.attachments import (
     Attachment,
     describe_file,
 )
-from postroom.web.api.fields import Body, Text
+from postroom.web.api.field_types import Body, Text
 
 LARGEST_BODY = LARGEST_IN_TOTAL * 4 // 3 + 64 * 1024
 """Bytes of all attachments in a request."""

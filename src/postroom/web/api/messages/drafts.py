@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import (
     MessageResource,
@@ -17,8 +17,8 @@ from postroom.services.resources.messages import (
     describe_tests,
 )
 from postroom.web.api.documenting import IF_MATCH, call
-from postroom.web.api.fields import RefPath
-from postroom.web.api.messages.message_models import NewFollowUp, Schedule, Test, storable
+from postroom.web.api.field_types import ListPath, RefPath
+from postroom.web.api.messages.message_models import NewFollowUp, Schedule, Test, WinBack, storable
 from postroom.web.api.messages.messages import (
     describe,
     describe_scheduled,
@@ -63,7 +63,7 @@ async def schedule_message(request: Request, ref: RefPath, body: Schedule) -> Re
     if body.require_recipients:
         draft = await services.messages.get(ref)
         _ = await services.composing.checked(draft)
-        await services.estimates.check_anybody(draft.list_name, draft.audience)
+        await services.estimates.check_has_recipients(draft.list_name, draft.audience)
     scheduled = await services.composing.schedule(ref, at, etag=etag)
     asked = body.scheduled_at or scheduled.scheduled_at
     return respond_with_etag(await describe_scheduled(services, scheduled, asked, now))
@@ -112,6 +112,19 @@ async def follow_up_message(request: Request, ref: RefPath, body: NewFollowUp) -
     audience. `unclicked` requires that the message was sent with personal tracking."""
     services = services_of(request)
     draft = await services.follow_ups.create(ref, body.to, body.subject, author_of(request))
+    return respond_created(await describe(services, draft))
+
+
+@router.post(
+    "/lists/{name}/inactive/win-back",
+    **call(Scope.MESSAGES, MessageResource, 404, right=ListRight.EDIT, status=201, with_etag=True),
+)
+async def win_back_inactive(request: Request, name: ListPath, body: WinBack) -> Response:
+    """Create a draft to the inactive subscribers of a list: those who agreed to personal tracking
+    and have neither opened nor clicked an email for a while. Those who respond to it are active
+    again."""
+    services = services_of(request)
+    draft = await services.inactive.win_back(name, body.days, author_of(request))
     return respond_created(await describe(services, draft))
 
 

@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import EmailResource, describe_email
-from postroom.web.api import fields
+from postroom.web.api import field_types
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import AddressPath, After, Body, Limit, RefPath
+from postroom.web.api.field_types import AddressPath, After, Body, Limit, RefPath
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 from postroom.wiring import Services
 
@@ -28,7 +28,7 @@ router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 class Decision(Body):
     """About an email that a crash left in doubt."""
 
-    email: fields.Address
+    email: field_types.Address
     decision: Annotated[
         Literal["sent", "resend"],
         Field(description="Whether it was sent, or is to be sent again."),
@@ -51,10 +51,10 @@ async def read_emails(
     message = await services.messages.get(ref)
     cursor = Cursor(after, IndexName.EMAILS, message.ref)
     with cursor.checked():
-        page = await services.outcomes.slice(
+        found = await services.outcomes.slice(
             message, outcome=outcome, limit=limit, after=cursor.last
         )
-    return respond_with_items(map(describe_email, page.emails), cursor.next(page.next))
+    return respond_with_items(map(describe_email, found.emails), cursor.next(found.next))
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def decide(request: Request, ref: RefPath, body: Decision) -> Response:
     services = services_of(request)
     message = await services.messages.get(ref)
     was_sent = body.decision == "sent"
-    await services.doubts.decide(message, Address(body.email), was_sent=was_sent)
+    await services.in_doubt.decide(message, Address(body.email), was_sent=was_sent)
     return respond(await _email(services, ref, Address(body.email)))
 
 

@@ -9,18 +9,20 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from postroom.domain.errors import Incomplete
 from postroom.domain.messages.audiences import MOST_EXCLUDED, MOST_MORE
-from postroom.domain.messages.canaries import parse_canary
 from postroom.domain.messages.messages import MessageFormat
 from postroom.domain.messages.tracking import Track, parse_track
-from postroom.sender.draft_mail import MOST_TESTS
+from postroom.domain.messages.waves.canaries import parse_canary
+from postroom.sender.draft_emails import MOST_TESTS
 from postroom.services.audience.targeting.follow_ups import FollowUp
+from postroom.services.audience.targeting.inactive_subscribers import DAYS
 from postroom.services.messages.drafts.draft_contents import ContentChange
 from postroom.storage.limits import EARLIEST
-from postroom.web.api.fields import (
+from postroom.web.api.field_types import (
     Address,
     Body,
     Change,
     FromName,
+    InactiveDays,
     ListName,
     Moment,
     Preheader,
@@ -106,7 +108,7 @@ MoreLists = Annotated[
     list[ListName],
     Field(
         max_length=MOST_MORE,
-        description="Also send to subscribers of these lists; each person gets it once.",
+        description="Also send to these lists. People on several lists get one copy.",
     ),
 ]
 ExcludedSegments = Annotated[
@@ -238,6 +240,12 @@ class Schedule(Body):
         Moment | None, Field(description="If omitted: the time of the draft, or now.")
     ] = None
     require_recipients: RequireRecipients = False
+
+
+class WinBack(Body):
+    """For how long the subscribers of a list have been inactive."""
+
+    days: InactiveDays = DAYS
 
 
 class NewFollowUp(Body):

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus, has_passed
 from postroom.domain.messages.messages import LARGEST_BODY as LARGEST_MESSAGE_BODY
 from postroom.services.accounts.api_keys import Scope
@@ -41,7 +41,7 @@ from postroom.web.api.documenting import (
     index_of,
     success,
 )
-from postroom.web.api.fields import After, Limit, RefPath
+from postroom.web.api.field_types import After, Limit, RefPath
 from postroom.web.api.key_rights import is_limited, messages_of, require_right
 from postroom.web.api.messages.attachment_models import LARGEST_BODY as LARGEST_ATTACHMENTS
 from postroom.web.api.messages.attachment_models import read_attachments
@@ -85,7 +85,7 @@ _MOST_READS = 1_000  # slices of messages for one response, of which a status ma
     ),
 )
 async def create_message(request: Request, body: NewMessage) -> Response:
-    """Schedule a message to the verified subscribers of a list, or create a draft.
+    """Schedule a message to the confirmed subscribers of a list, or create a draft.
 
     With `more_lists`, subscribers of these lists get it, too, each person once: from the first of
     the lists that they are on, whose name and links are in the email.
@@ -117,7 +117,7 @@ async def create_message(request: Request, body: NewMessage) -> Response:
         if body.require_recipients:
             content = Content(**change.given)
             await services.lists.get(content.list_name)
-            await services.estimates.check_anybody(content.list_name, content.audience)
+            await services.estimates.check_has_recipients(content.list_name, content.audience)
         created = await services.composing.create_scheduled(
             change,
             NewBodies(body.html if body.body is None else body.body, body.text),
@@ -229,8 +229,8 @@ async def delete_message(request: Request, ref: RefPath) -> Response:
 
 
 async def _require_right_to_change(request: Request, ref: str, *new_lists: str) -> None:
-    """Raise `NoListRight` unless the key may change a message: one that is no draft is scheduled,
-    and only those who may send to its lists, old and new, decide about it."""
+    """Raise `NoListRight` unless the key may change a message: one that is not a draft is
+    scheduled, and only those who may send to its lists, old and new, decide about it."""
     if not is_limited(request):
         return
     message = await services_of(request).messages.get(ref)
@@ -244,19 +244,19 @@ _CHANGED = call(Scope.MESSAGES, MessageResource, 404, 409, right=ListRight.SEND,
 @router.post("/messages/{ref}/pause", **_CHANGED)
 async def pause_message(request: Request, ref: RefPath) -> Response:
     """Pause a message. Emails already in progress finish."""
-    return await _changed(request, ref, services_of(request).messages.pause)
+    return await _changed(request, ref, services_of(request).message_states.pause)
 
 
 @router.post("/messages/{ref}/resume", **_CHANGED)
 async def resume_message(request: Request, ref: RefPath) -> Response:
     """Resume a paused message."""
-    return await _changed(request, ref, services_of(request).messages.resume)
+    return await _changed(request, ref, services_of(request).message_states.resume)
 
 
 @router.post("/messages/{ref}/cancel", **_CHANGED)
 async def cancel_message(request: Request, ref: RefPath) -> Response:
     """Cancel a message permanently. Emails not sent yet will not be sent."""
-    return await _changed(request, ref, services_of(request).messages.cancel)
+    return await _changed(request, ref, services_of(request).message_states.cancel)
 
 
 @router.post("/messages/{ref}/try-now", **_CHANGED)
@@ -348,11 +348,11 @@ async def _page(
     found: list[Message] = []
     seen: set[str] = set()
     for _ in range(_MOST_READS):
-        page = await messages.page(part, limit=limit - len(found), after=inner or None)
-        fitting = [m for m in page.messages if (status in (None, m.status)) and m.ref not in seen]
+        some = await messages.slice(part, limit=limit - len(found), after=inner or None)
+        fitting = [m for m in some.messages if (status in (None, m.status)) and m.ref not in seen]
         found += fitting
         seen |= {message.ref for message in fitting}
-        inner = page.next or ""
+        inner = some.next or ""
         if not inner:
             following = parts[parts.index(part) + 1 :] if part in parts else ()
             if not following:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pictures import LARGEST_FILE, LONGEST_ALT, Picture, parse_hash
 from postroom.services.accounts.api_keys import Scope
@@ -24,7 +24,7 @@ from postroom.services.resources.pictures import (
 )
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, PLACE, call, index_of, success
-from postroom.web.api.fields import After, AltText, Change, Limit, in_path, without_nul
+from postroom.web.api.field_types import After, AltText, Change, Limit, in_path, storable
 from postroom.web.api.key_rights import messages_of
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import (
@@ -81,7 +81,7 @@ HashPath = Annotated[
 ]
 Search = Annotated[
     str,
-    AfterValidator(without_nul),
+    AfterValidator(storable),
     Query(
         max_length=_LONGEST_SEARCH,
         description="Part of the name or the alternative text, in upper or lower case.",
@@ -140,9 +140,9 @@ async def read_pictures(
     """Return pictures, newest first."""
     cursor = Cursor(after, IndexName.MEDIA)
     with cursor.checked():
-        page = await services_of(request).pictures.page(search=q, limit=limit, after=cursor.last)
-    items = (with_quotable_etag(_resource(request, each)) for each in page.pictures)
-    return respond_with_items(items, cursor.next(page.next))
+        found = await services_of(request).pictures.slice(search=q, limit=limit, after=cursor.last)
+    items = (with_quotable_etag(_resource(request, each)) for each in found.pictures)
+    return respond_with_items(items, cursor.next(found.next))
 
 
 @router.get(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.messages import (
     PreflightResource,
@@ -16,7 +16,7 @@ from postroom.services.resources.messages import (
     describe_preflight,
 )
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import Address, RefPath
+from postroom.web.api.field_types import Address, RefPath
 from postroom.web.api.routing import ApiRoute, context_of, key_of, respond
 
 _SECONDS: Final = 5.0

@@ -10,17 +10,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.messages.providers import PROVIDER_PATTERN, Provider, parse_provider
+from postroom.domain.messages.delivery.providers import PROVIDER_PATTERN, Provider, parse_provider
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.messages.sending.provider_rates import (
     LEAST_PER_SECOND,
     MOST_CONNECTIONS,
+    MOST_PER_CONNECTION,
     MOST_PER_SECOND,
+    MOST_REST_MINUTES,
 )
-from postroom.services.resources.providers import ProviderResource, describe_provider
+from postroom.services.resources.deliverability.providers import ProviderResource, describe_provider
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import After, Change, Limit, in_path, whole_number
+from postroom.web.api.field_types import After, Change, Limit, in_path, whole_number
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Providers"])
@@ -36,9 +38,11 @@ ProviderPath = Annotated[
 
 
 class ProviderChange(Change):
-    """Fields that are left out stay as they are; null means no limit."""
+    """Fields that are left out stay as they are; null means no limit of your own."""
 
-    nullable = frozenset({"max_per_second", "max_connections"})
+    nullable = frozenset(
+        {"max_per_second", "max_connections", "max_emails_per_connection", "min_rest_minutes"}
+    )
 
     max_per_second: (
         Annotated[
@@ -58,6 +62,30 @@ class ProviderChange(Change):
                 ge=1,
                 le=MOST_CONNECTIONS,
                 description="Emails in progress at the same time, for all senders together.",
+            ),
+            BeforeValidator(whole_number),
+        ]
+        | None
+    ) = None
+    max_emails_per_connection: (
+        Annotated[
+            int,
+            Field(
+                ge=1,
+                le=MOST_PER_CONNECTION,
+                description="Emails to it that one connection to the mail server carries.",
+            ),
+            BeforeValidator(whole_number),
+        ]
+        | None
+    ) = None
+    min_rest_minutes: (
+        Annotated[
+            int,
+            Field(
+                ge=0,
+                le=MOST_REST_MINUTES,
+                description="How long it gets no emails after throttling them.",
             ),
             BeforeValidator(whole_number),
         ]
@@ -91,10 +119,9 @@ async def limit_provider(
     """Limit how fast a provider gets your emails, or remove the limits."""
     rates = services_of(request).provider_rates
     changes = body.model_dump(exclude_unset=True)
-    names = {"max_per_second": "per_second", "max_connections": "connections"}
     found = await rates.get(Provider(provider))
     limit = msgspec.structs.replace(
-        found.limit, **{names[name]: value for name, value in changes.items()}
+        found.limit, **{name.partition("_")[2]: value for name, value in changes.items()}
     )
     await rates.set_limit(Provider(provider), limit)
     return await _respond_with(request, provider)

@@ -8,13 +8,15 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.results import (
     MessageResultsResource,
     PersonResource,
+    SegmentsResultsResource,
     describe_person,
     describe_results,
+    describe_segment_results,
 )
 from postroom.services.resources.results_over_time import (
     ResultsOverTimeResource,
@@ -22,8 +24,8 @@ from postroom.services.resources.results_over_time import (
 )
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import After, Limit, ListName, RefPath
-from postroom.web.api.key_rights import is_limited, lists_of, messages_of
+from postroom.web.api.field_types import After, Limit, ListName, RefPath
+from postroom.web.api.key_rights import is_limited, lists_of, messages_of, rule_check
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
@@ -43,6 +45,20 @@ async def read_results(request: Request, ref: RefPath) -> Response:
     message = await services.messages.get(ref)
     sees = messages_of(request).sees
     return respond(describe_results(await services.results.compared(message, sees=sees)))
+
+
+@router.get(
+    "/messages/{ref}/results/segments",
+    **call(Scope.MESSAGES, SegmentsResultsResource, 404, right=ListRight.VIEW),
+)
+async def read_segment_results(request: Request, ref: RefPath) -> Response:
+    """Return the results of a message by segment of its first list. All of its subscribers are
+    read: a long list takes some seconds."""
+    services = services_of(request)
+    message = await services.messages.get(ref)
+    segments = await services.segment_results.segments(message, rule_check(request))
+    found = await services.segment_results.read(message, segments)
+    return respond(describe_segment_results(message, found.figures))
 
 
 @router.get("/results", **call(Scope.MESSAGES, ResultsOverTimeResource, 404, right=ListRight.VIEW))

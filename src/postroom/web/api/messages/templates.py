@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -11,9 +12,10 @@ from starlette.responses import Response
 
 from postroom.composing.compiler import LARGEST_SOURCE
 from postroom.composing.layouts import LayoutFormat
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.messages.drafts.templates import (
+    Template,
     TemplateContent,
     WholeTemplate,
 )
@@ -23,8 +25,17 @@ from postroom.services.resources.templates import (
     describe_template,
     describe_template_summary,
 )
+from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import IF_MATCH, PLACE, call, index_of
-from postroom.web.api.fields import Body, TemplateDescription, TemplateTitle, Text
+from postroom.web.api.field_types import (
+    After,
+    Body,
+    Limit,
+    TemplateDescription,
+    TemplateTitle,
+    Text,
+    same_name,
+)
 from postroom.web.api.routing import (
     ApiRoute,
     author_of,
@@ -57,7 +68,7 @@ Source = Annotated[
 ]
 
 
-class TemplateChange(Body):
+class _Content(Body):
     """A template without its name."""
 
     title: TemplateTitle
@@ -70,17 +81,39 @@ class TemplateChange(Body):
         return TemplateContent(self.title, self.source, self.description, self.format)
 
 
-class NewTemplate(TemplateChange):
+class NewTemplate(_Content):
     """A template of your own."""
 
     name: Name
 
 
-@router.get("/templates", **call(Scope.MESSAGES, index_of(TemplateSummary), right=ListRight.VIEW))
-async def read_templates(request: Request) -> Response:
+class TemplateChange(_Content):
+    """What a template becomes."""
+
+    name: Annotated[Name | None, Field(description="As in the path, or left out.")] = None
+
+
+@router.get(
+    "/templates", **call(Scope.MESSAGES, index_of(TemplateSummary), 404, right=ListRight.VIEW)
+)
+async def read_templates(request: Request, limit: Limit = 100, after: After = None) -> Response:
     """Return all templates: your own by name, then the built-in ones."""
-    found = await services_of(request).templates.list()
-    return respond_with_items(map(with_quotable_etag, map(describe_template_summary, found)), None)
+    cursor = Cursor(after, IndexName.TEMPLATES)
+    found = _following(cursor.last, await services_of(request).templates.list())
+    last = found[limit - 1].name if len(found) > limit else None
+    items = map(with_quotable_etag, map(describe_template_summary, found[:limit]))
+    return respond_with_items(items, cursor.next(last))
+
+
+def _following(last: str | None, templates: Sequence[Template]) -> Sequence[Template]:
+    """Return the templates after one, which may have been deleted since."""
+    if last is None:
+        return templates
+    built_in = [each for each in templates if each.is_built_in]
+    names = [each.name for each in built_in]
+    if last in names:
+        return built_in[names.index(last) + 1 :]
+    return [each for each in templates if each.is_built_in or each.name > last]
 
 
 @router.post(
@@ -111,6 +144,7 @@ async def read_template(request: Request, name: TemplatePath) -> Response:
 )
 async def replace_template(request: Request, name: TemplatePath, body: TemplateChange) -> Response:
     """Replace one of your own templates. Scheduled messages keep their design."""
+    same_name(body.name, name)
     services = services_of(request)
     etag = await _matched(request, name)
     await services.templates.replace(name, body.content, author_of(request), etag=etag)

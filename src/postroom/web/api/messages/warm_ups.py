@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom import clock
-from postroom.domain.messages.providers import PROVIDER_PATTERN
-from postroom.domain.messages.warm_up import (
+from postroom.domain.messages.delivery.providers import PROVIDER_PATTERN
+from postroom.domain.messages.delivery.warm_up import (
     MOST_DAYS,
     MOST_EMAILS,
     VOLUMES,
@@ -21,10 +21,10 @@ from postroom.domain.messages.warm_up import (
     parse_warm_up_domain,
 )
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.resources.warm_ups import WarmUpResource, describe_warm_up
+from postroom.services.resources.deliverability.warm_ups import WarmUpResource, describe_warm_up
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import After, Body, Limit, in_path, whole_number
+from postroom.web.api.field_types import After, Body, Limit, in_path, whole_number
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Providers"])

@@ -20,7 +20,7 @@ from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.queues import AppResource, describe_app
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of
-from postroom.web.api.fields import After, Change, Limit, in_path, whole_number
+from postroom.web.api.field_types import After, Change, Limit, in_path, whole_number
 from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Applications"])

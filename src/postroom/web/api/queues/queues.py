@@ -28,7 +28,7 @@ from postroom.storage.limits import QUEUE_SECONDS
 from postroom.storage.names import check_queue_name
 from postroom.web.api.cursors import Cursor, IndexName
 from postroom.web.api.documenting import call, index_of, success
-from postroom.web.api.fields import WITHOUT_NUL, After, Body, Limit, Text, without_nul
+from postroom.web.api.field_types import WITHOUT_NUL, After, Body, Limit, Text, storable
 from postroom.web.api.routing import (
     ApiRoute,
     context_of,
@@ -68,7 +68,7 @@ QueuePath = Annotated[
 
 def _check_names(properties: dict[str, str]) -> dict[str, str]:
     for name in properties:
-        without_nul(name)
+        storable(name)
     return properties
 
 
@@ -104,7 +104,7 @@ class NewQueueMessage(Body):
 
 
 class Redrive(Body):
-    """All fields are optional: without them, all messages move back at once."""
+    """All fields are optional: without them, all messages move back immediately."""
 
     id: Annotated[str | None, Field(description="Only this message.")] = None
     rate: Annotated[
@@ -144,17 +144,17 @@ async def read_queue(
     """
     cursor = Cursor(after, IndexName.QUEUE_MESSAGES, name)
     with cursor.checked():
-        page = await services_of(request).queues.page(
+        found = await services_of(request).queues.slice(
             name, limit=limit, after=cursor.last, principal=key_of(request).principal
         )
-    now, messages = datetime.now(UTC), page.messages
+    now, messages = datetime.now(UTC), found.messages
     if not key_of(request).may(Scope.SUBSCRIBERS):
         messages = [
             msgspec.structs.replace(each, message=hide_in_message(each.message))
             for each in messages
         ]
     items = (describe_stored_message(each, now) for each in messages)
-    return respond_with_items(items, cursor.next(page.next))
+    return respond_with_items(items, cursor.next(found.next))
 
 
 @router.post(
@@ -191,8 +191,8 @@ async def put_message(request: Request, name: QueuePath, body: NewQueueMessage) 
 async def redrive(request: Request, name: QueuePath, body: Redrive | None = None) -> Response:
     """Move poison messages back to their queue: all, or one by its id.
 
-    `NAME;dead-letter`, named with its suffix, is redriven instead. With a rate this returns at once
-    and continues in the background.
+    `NAME;dead-letter`, named with its suffix, is redriven instead. With a rate, the call returns
+    immediately and continues in the background.
     """
     services, principal = services_of(request), key_of(request).principal
     wanted = body or Redrive()

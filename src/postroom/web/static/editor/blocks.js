@@ -5,7 +5,7 @@ import { listenToCanvas } from "./canvas_events.js";
 import { KINDS, kindOf } from "./catalogue.js";
 import { offerTemplates } from "./dialogs.js";
 import { undoByKey } from "./keys.js";
-import { closeMenus, drawIcon, offerMergeFields } from "./merge_fields.js";
+import { drawIcon, offerMergeFields } from "./merge_fields.js";
 import {
   blockAt, blocksIn, containerOf, History, indexOf, insertBlock, matchBlocks, moveBlock, parseDocument, placeIn,
   removeBlock, walk, writeDocument,
@@ -33,6 +33,8 @@ class Editor {
     this.timer = 0;
     this.asked = 0;
     this.isForced = false; // the next document replaces all that is shown
+    this.focusAt = ""; // the place that gets the focus with the next document
+    this.fresh = null; // the block whose example text is replaced by typing
   }
 
   // — Changes —
@@ -88,7 +90,8 @@ class Editor {
   // — Blocks —
 
   insert(kind, container, index) {
-    this.add(KINDS[kind].make(), container, index);
+    this.fresh = KINDS[kind].make();
+    this.add(this.fresh, container, index);
   }
 
   add(block, container, index) {
@@ -195,7 +198,7 @@ class Editor {
   showSlots(into) {
     const fields = this.slots.map(({ name, is_required: isNeeded, default: otherwise }) => ({
       name, kind: /(^|_)(link|url)$/.test(name) ? "url" : /picture$|image$/.test(name) ? "picture" : "line",
-      label: name.replace(/_/g, " ").replace(/^./, (letter) => letter.toUpperCase()),
+      label: name.replace(/_alt$/, " alt text").replace(/_/g, " ").replace(/^./, (letter) => letter.toUpperCase()),
       help: isNeeded ? "The template needs this." : otherwise ? `Otherwise “${otherwise}”.` : "Optional.",
     }));
     showFields(into, fields, this.message.slots ?? {}, (change, typing, isShown) => {
@@ -208,16 +211,25 @@ class Editor {
     into.prepend(Object.assign(document.createElement("p"), { className: "soft", textContent: text }));
   }
 
+  // The field of the slot whose words these are, after a click on them.
+  focusSlot(words) {
+    const shown = ({ name, default: otherwise }) => [this.message.slots?.[name], otherwise, name.replace(/_/g, " ")];
+    const isMeant = (text) => text?.trim().toLowerCase() === words.trim().toLowerCase();
+    const slot = this.slots.find((each) => shown(each).some(isMeant));
+    if (slot) part(`.panel-fields [data-property="${slot.name}"]`)?.focus();
+  }
+
   async render({ isForced = false, focus = "", delay = 0 } = {}) {
     clearTimeout(this.timer);
     this.isForced ||= isForced || Boolean(focus);
+    this.focusAt = focus || this.focusAt; // an earlier request may be overtaken by this one
     if (delay) { this.timer = setTimeout(() => this.render(), delay); return; }
     const mine = ++this.asked, data = new FormData(form), sent = field.value;
     this.canvas.typed.clear();
     for (const [name, value] of [...data]) if (typeof value !== "string") data.delete(name);
     const answer = await fetch("/messages/compile", { method: "POST", body: data, headers: { "HX-Request": "true" } }).catch(() => null);
     if (mine !== this.asked) return;
-    if (!answer?.ok) { this.showProblems([{ level: "error", text: "The message cannot be shown at the moment. It is saved as soon as there is a connection." }]); return; }
+    if (!answer?.ok) { this.focusAt = ""; this.showProblems([{ level: "error", text: "The message cannot be shown at the moment. It is saved as soon as there is a connection." }]); return; }
     const { html, sites, slots, findings } = await answer.json();
     const isEmptied = html && mine === this.asked && await this.canvas.prepare(sites);
     if (mine !== this.asked) return;
@@ -227,14 +239,23 @@ class Editor {
       this.canvas.show(html, this.message, { isForced: this.isForced });
       this.isForced = false;
     }
-    root.classList.toggle("is-empty", !this.message.blocks.length);
-    part(".canvas-empty").hidden = this.message.blocks.length > 0;
+    const isEmpty = !this.message.blocks.length;
+    root.classList.toggle("is-blank", isEmpty && !template.value);
+    part(".canvas-empty").hidden = !isEmpty;
     if (JSON.stringify(slots) !== JSON.stringify(this.slots)) {
       this.slots = slots;
       if (!this.selected) this.showPanel();
     }
-    if (focus && this.canvas.doc) this.canvas.focus(focus, true);
+    if (this.focusAt && this.canvas.doc) {
+      if (!document.querySelector("dialog[open]")) this.focusShown(); // an open dialog keeps the focus
+      [this.focusAt, this.fresh] = ["", null];
+    }
     this.placeTools();
+  }
+
+  focusShown() {
+    this.canvas.focus(this.focusAt, true);
+    if (blockAt(this.message, this.focusAt) === this.fresh) this.canvas.selectWords(this.focusAt);
   }
 
   showProblems(findings) {
@@ -323,8 +344,8 @@ function start(message) {
   listenToCanvas(editor, { tools, openInsert, root });
   const fields = offerMergeFields(form, (text) => tools.insert(text));
   tools.focused = () => fields.forget();
-  closeMenus(form);
   offerTemplates(template);
+  part("[data-insert]").addEventListener("click", (event) => editor.insert(event.target.dataset.insert));
   for (const button of root.querySelectorAll("[data-block]")) {
     drawIcon(button, icons, button.dataset.block);
     const act = { up: () => editor.step(-1), down: () => editor.step(1), into: () => editor.stepInto(editor.columnsBeside()), duplicate: () => editor.duplicate(), delete: () => editor.remove() }[button.dataset.block];

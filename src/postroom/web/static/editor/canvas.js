@@ -1,19 +1,22 @@
 // The canvas: a frame with the email as the server compiles it. Nothing runs in the frame; this page
 // listens to its events. Its document is changed in place, so that nothing flickers.
-import { replaceContent, replaceWords } from "./canvas_text.js";
+import { replaceContent, replaceWords, selectIn, selectionIn } from "./canvas_text.js";
 import { blockAt, indexOf, walk } from "./model.js";
 import { kindOf, nameOf } from "./catalogue.js";
 
 const PLACE = /(?:^|\s)pr-block-([\d-]+)(?:\s|$)/;
 const MOST_TEXTS = 500;
 const STYLE = `
-  .pr-block { position: relative; cursor: default; outline: 0; }
-  .pr-block:hover { box-shadow: 0 0 0 1px #9db4dd; }
-  .pr-block:focus-visible { box-shadow: 0 0 0 2px #27509b; }
+  html { overflow: auto hidden; } /* the frame is as high as the document */
+  .pr-block { position: relative; cursor: default; outline: 0 solid #27509b; outline-offset: -2px; }
+  .pr-block:hover { outline: 1px solid #9db4dd; outline-offset: -1px; }
+  .pr-block:focus-visible { outline-width: 2px; }
   .pr-block[data-condition]::after { content: "Shown if " attr(data-condition); position: absolute; bottom: 0; left: 8px; max-width: 60%; padding: 0 8px; overflow: hidden; border-radius: 6px; background: #e8eefb; color: #1f3f7a; font: 500 11px/16px system-ui, sans-serif; text-overflow: ellipsis; white-space: nowrap; pointer-events: none; }
-  .pr-block.pr-selected { box-shadow: 0 0 0 2px #27509b; border-radius: 2px; }
+  .pr-block.pr-selected { outline: 2px solid #27509b; outline-offset: -2px; border-radius: 2px; }
   [contenteditable] { outline: 0; cursor: text; min-height: 1em; }
+  .page > .card:only-child:not(:has(.pr-block)) { min-height: 15rem; } /* a sheet to write on */
   .pr-column > table { min-height: 40px; }
+  .pr-column:has(> .pr-add) > table { display: none; }
   .pr-add { display: block; width: calc(100% - 16px); margin: 8px; padding: 14px 4px; border: 1px dashed #8c8577; border-radius: 6px; background: transparent; color: #5c574d; font: 500 13px system-ui, sans-serif; cursor: pointer; }
   .pr-add:hover, .pr-add:focus-visible { border-color: #27509b; color: #27509b; outline: 0; }
   .pr-drop { position: absolute; z-index: 9; height: 4px; border-radius: 2px; background: #27509b; pointer-events: none; }
@@ -77,13 +80,25 @@ export class Canvas {
     this.decorate(next, message);
     this.carryOver(next, message);
     const typing = isForced || !this.doc.hasFocus() ? null : this.doc.activeElement?.closest?.("[contenteditable]");
+    const place = typing?.closest("[data-place]")?.dataset.place, selected = typing && selectionIn(typing);
     morph(this.doc.documentElement, next.documentElement, typing);
+    if (typing && !typing.isConnected) this.typeOn(place, selected); // what is around it has changed
     this.blocks = new Map([...this.doc.querySelectorAll("[data-place]")].map((each) => [each, blockAt(message, each.dataset.place)]));
     for (const [element, block] of this.blocks) this.remember(block, element.querySelector("[contenteditable]"));
+    this.blend();
     this.fit();
   }
 
-  // Keep what is shown of a text, so that undo can show it at once.
+  // Give what is around the frame the colour of the email's page.
+  blend() {
+    const colour = this.frame.contentWindow.getComputedStyle(this.body).backgroundColor;
+    const [red, green, blue, opacity = 1] = colour.match(/[\d.]+/g).map(Number);
+    const surround = this.frame.parentElement;
+    surround.style.backgroundColor = opacity ? colour : "";
+    surround.dataset.theme = opacity && red * 0.3 + green * 0.6 + blue * 0.1 < 128 ? "dark" : "light";
+  }
+
+  // Keep what is shown of a text, so that undo can show it immediately.
   remember(block, editable) {
     if (block?.type !== "text" || !editable) return;
     this.texts.delete(block.html);
@@ -91,7 +106,7 @@ export class Canvas {
     if (this.texts.size > MOST_TEXTS) this.texts.delete(this.texts.keys().next().value);
   }
 
-  // Show the texts of a message before the server has compiled it: who types on, types into these.
+  // Show the texts of a message before the server has compiled it: typing continues in these.
   showTexts(message) {
     for (const [place, block] of this.doc ? walk(message) : []) {
       const editable = this.editable(place);
@@ -166,6 +181,18 @@ export class Canvas {
     this.frame.contentWindow.focus();
     target?.focus({ preventScroll: false });
     return target;
+  }
+
+  typeOn(place, selected) {
+    const editable = this.editable(place);
+    editable?.focus({ preventScroll: true });
+    if (editable && selected) selectIn(editable, selected);
+  }
+
+  // Select the words of a text, so that typing replaces them.
+  selectWords(place) {
+    const editable = this.editable(place);
+    if (editable) this.doc.getSelection().selectAllChildren(editable.querySelector("p") ?? editable);
   }
 
   rectangle(place) {

@@ -1,5 +1,6 @@
 // What happens on the canvas: selecting, typing, keys, pasting, dragging and dropping.
 import { KINDS, kindOf } from "./catalogue.js";
+import { selectionIn } from "./canvas_text.js";
 import { picturesIn, uploadPicture } from "./dialogs.js";
 import { undoByKey } from "./keys.js";
 import { blockAt, blocksIn } from "./model.js";
@@ -18,7 +19,9 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
       event.preventDefault(); // links lead nowhere here
       const add = event.target.closest?.(".pr-add");
       if (add) { openInsert({ container: canvas.containerAt(add.closest(".pr-column")), index: 0 }); return; }
-      editor.select(placeAt(event.target));
+      const place = placeAt(event.target);
+      editor.select(place);
+      if (!place) editor.focusSlot(event.target.textContent);
     });
     doc.addEventListener("focusin", (event) => {
       const place = placeAt(event.target);
@@ -38,6 +41,14 @@ export function listenToCanvas(editor, { tools, openInsert, root }) {
     doc.addEventListener("dragleave", (event) => { if (!event.relatedTarget) canvas.clearDrop(); });
     doc.addEventListener("drop", dropped);
   };
+
+  // After replacing something elsewhere, htmx gives the focus back to the frame, not to the text in it.
+  let writing = null;
+  document.addEventListener("htmx:before:swap", () => {
+    const editable = canvas.doc?.hasFocus() && editableAt(canvas.doc.activeElement);
+    writing = editable ? [placeAt(editable), selectionIn(editable)] : null;
+  });
+  document.addEventListener("htmx:after:swap", () => { if (writing) canvas.typeOn(...writing); });
 
   function typed(target) {
     const editable = editableAt(target), place = placeAt(target), block = blockAt(editor.message, place);

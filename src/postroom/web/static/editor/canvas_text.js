@@ -1,4 +1,4 @@
-// Words on the canvas that are replaced while somebody may be typing there.
+// Words on the canvas that are replaced while someone may be typing there.
 
 // How many characters two texts have in common, at their beginnings and at their ends.
 export function commonEnds(before, after) {
@@ -9,36 +9,46 @@ export function commonEnds(before, after) {
   return { start, end };
 }
 
-// Change the words of a text node. A cursor in front of the change, or behind it, stays there.
+// Change the words of a text node. A cursor before the change, or after it, stays there.
 export function replaceWords(node, text) {
   const { start, end } = commonEnds(node.data, text);
   node.replaceData(start, node.data.length - start - end, text.slice(start, text.length - end));
 }
 
-// Replace the content of an element. If the cursor is in it, it goes behind what is different.
+// Replace the content of an element. If the cursor is in it, it moves to the end of the change.
 export function replaceContent(element, nodes) {
-  const before = element.textContent, cursor = cursorIn(element);
+  const before = element.textContent, cursor = selectionIn(element)?.[1];
   element.replaceChildren(...nodes);
   const after = element.textContent;
-  if (cursor !== null) placeCursor(element, before === after ? cursor : after.length - commonEnds(before, after).end);
+  if (cursor === undefined) return;
+  const place = before === after ? cursor : after.length - commonEnds(before, after).end;
+  selectIn(element, [place, place]);
 }
 
-// The number of characters in front of the cursor; null if it is elsewhere.
-function cursorIn(element) {
+// How many characters of an element are before the beginning of the selection, and before the cursor;
+// null if the cursor is elsewhere.
+export function selectionIn(element) {
   const selection = element.ownerDocument.getSelection();
   if (!selection.rangeCount || !element.contains(selection.focusNode)) return null;
   const range = element.ownerDocument.createRange();
-  range.setStart(element, 0);
-  range.setEnd(selection.focusNode, selection.focusOffset);
-  return range.toString().length;
+  return [[selection.anchorNode, selection.anchorOffset], [selection.focusNode, selection.focusOffset]].map((end) => {
+    range.setStart(element, 0);
+    range.setEnd(...(element.contains(end[0]) ? end : [selection.focusNode, selection.focusOffset]));
+    return range.toString().length;
+  });
 }
 
-function placeCursor(element, offset) {
+export function selectIn(element, ends) {
+  const [anchor, focus] = ends.map((offset) => placeIn(element, offset));
+  element.ownerDocument.getSelection().setBaseAndExtent(...anchor, ...focus);
+}
+
+function placeIn(element, offset) {
   const words = element.ownerDocument.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   let node = words.nextNode(), left = offset;
   while (node && left > node.data.length) {
     left -= node.data.length;
     node = words.nextNode();
   }
-  element.ownerDocument.getSelection().collapse(node ?? element, node ? left : element.childNodes.length);
+  return node ? [node, left] : [element, element.childNodes.length];
 }

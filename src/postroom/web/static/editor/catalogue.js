@@ -31,7 +31,7 @@ export const KINDS = {
   divider: { label: "Divider", make: () => ({ type: "divider" }), fields: [] },
   spacer: { label: "Spacer", make: () => ({ type: "spacer", height: 24 }), fields: [{ name: "height", label: "Height in pixels", kind: "number", least: 4, most: 200, otherwise: 24 }] },
   quote: {
-    label: "Quote", make: () => ({ type: "quote", text: "What somebody said.", source: "" }),
+    label: "Quote", make: () => ({ type: "quote", text: "What someone said.", source: "" }),
     fields: [{ name: "text", label: "Text", kind: "lines" }, line("source", "Source")],
     shown: (block) => block.text,
   },

@@ -1,7 +1,7 @@
 // Markdown, HTML and MJML: a code editor in place of the text field, a toolbar, and mistakes at their
 // lines. Without this script, the text field stays.
 import { askLink, askPicture, offerTemplates, picturesIn, uploadPicture } from "./dialogs.js";
-import { closeMenus, drawIcon, offerMergeFields } from "./merge_fields.js";
+import { drawIcon, offerMergeFields } from "./merge_fields.js";
 
 const CHECK_DELAY = 600;
 const form = document.getElementById("message"), tools = document.getElementById("code-tools");
@@ -52,7 +52,7 @@ async function start() {
   check();
 }
 
-// Somebody else has changed the text: a file, or what an earlier visit left unsaved.
+// Someone else has changed the text: a file, or what an earlier visit left unsaved.
 field.addEventListener("input", () => {
   code?.set(field.value);
   clearTimeout(timer);
@@ -83,7 +83,6 @@ async function check() {
 
 const insert = (text) => code.wrap(text);
 const fields = offerMergeFields(form, insert);
-closeMenus(form);
 if (form.elements.template?.matches("select")) offerTemplates(form.elements.template);
 
 for (const button of tools.querySelectorAll("[data-markdown]")) {

@@ -23,19 +23,6 @@ export function offerMergeFields(form, insertInto) {
   return { forget() { last = null; } };
 }
 
-// Menus close when something else is clicked, and with Escape.
-export function closeMenus(form) {
-  const close = (except) => {
-    for (const menu of form.querySelectorAll("details.menu-button[open]")) if (menu !== except) menu.open = false;
-  };
-  document.addEventListener("click", (event) => close(event.target.closest?.("details.menu-button")));
-  form.addEventListener("keydown", (event) => {
-    const menu = event.key === "Escape" && event.target.closest("details.menu-button[open]");
-    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
-  });
-  return close;
-}
-
 export function drawIcon(button, sheet, name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), use = document.createElementNS(svg.namespaceURI, "use");
   svg.setAttribute("class", "icon");

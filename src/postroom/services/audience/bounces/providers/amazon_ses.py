@@ -17,7 +17,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from postroom.domain.messages.bounces import BounceKind, BounceSource
+from postroom.domain.messages.delivery.bounces import BounceKind, BounceSource
 from postroom.services.audience.bounces.providers.hook_requests import (
     HookDecision,
     HookRefused,
@@ -31,7 +31,7 @@ from postroom.services.audience.bounces.providers.hook_requests import (
 from postroom.services.audience.bounces.reports import BounceReport, provider_verdict
 
 _HOST = re.compile(r"sns\.[a-z0-9-]{3,40}\.amazonaws\.com(\.cn)?")
-# The whole URL: other paths of the same host return text that anybody can choose.
+# The whole URL: other paths of the same host return text that anyone can choose.
 _CERTIFICATE = re.compile(
     rf"https://{_HOST.pattern}/SimpleNotificationService-[0-9a-f]{{4,64}}\.pem"
 )
@@ -52,6 +52,7 @@ _KINDS: Final = {
     "MessageTooLarge": BounceKind.CONTENT,
     "ContentRejected": BounceKind.CONTENT,
     "AttachmentRejected": BounceKind.CONTENT,
+    "UnsubscribedRecipient": BounceKind.UNKNOWN,  # from a contact list of SES
 }
 
 Fetch = Callable[[str], bytes]
@@ -154,7 +155,7 @@ class AmazonSes(ProviderHook):
 
 
 def _recipients(inner: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return those that the event is about: not everyone to whom the email was sent."""
+    """Return the recipients that the event is about, not all recipients of the email."""
     part, name = (
         ("bounce", "bouncedRecipients")
         if kind == "Bounce"

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from postroom.domain.messages.bounces import BounceSource
+from postroom.domain.messages.delivery.bounces import BounceSource
 from postroom.errors import PostroomError
 from postroom.services.audience.bounces.reports import BounceReport
 
 
 class HookRefused(PostroomError):
-    """A request to a webhook that does not prove where it comes from, or makes no sense."""
+    """A webhook request that does not prove where it comes from, or that makes no sense."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class ProviderHook(ABC):
 
     @abstractmethod
     def reports(self, content: bytes) -> list[BounceReport]:
-        """Return what stored events say. Unknown events say nothing."""
+        """Return what stored events report. Unknown events report nothing."""
 
 
 def check_shared_secret(request: HookRequest, secret: str) -> None:

@@ -1,11 +1,12 @@
-"""Providers that sign nothing: Postmark, Brevo and SparkPost. A secret, in the URL or as the
-password of basic authentication, says that a request comes from them."""
+"""Providers that sign nothing: Postmark, Brevo, SparkPost and Azure Communication Services. A
+secret, in the URL or as the password of basic authentication, proves that a request comes from
+them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from postroom.domain.messages.bounces import BounceKind, BounceSource
+from postroom.domain.messages.delivery.bounces import BounceKind, BounceSource
 from postroom.services.audience.bounces.providers.hook_requests import (
     HookDecision,
     HookRequest,
@@ -74,6 +75,16 @@ _SPARKPOST: Final = {
     "60": _AUTO_REPLY,
     "100": _CHALLENGE,
 }
+_AZURE_VALIDATION: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
+_AZURE_REPORT: Final = "Microsoft.Communication.EmailDeliveryReportReceived"
+_AZURE: Final = {
+    "bounced": BounceKind.GONE,
+    "suppressed": BounceKind.GONE,
+    "failed": BounceKind.UNKNOWN,
+    # A filter's work: nobody has complained.
+    "filteredspam": BounceKind.CONTENT,
+    "quarantined": BounceKind.CONTENT,
+}
 
 
 class _SharedSecret(ProviderHook):
@@ -115,7 +126,7 @@ class BrevoEvents(_SharedSecret):
             if kind is None:
                 continue
             address = text_at(event, "email")
-            # There is no ID of the event; only `ts_epoch` is surely the same when it is repeated.
+            # The event has no ID; only `ts_epoch` is certain to be the same when it is repeated.
             names = ("message-id", "event", "ts_epoch", "email")
             key = ",".join(text_at(event, name) for name in names)
             verdict = provider_verdict(kind, text_at(event, "reason"))
@@ -152,3 +163,38 @@ def _sparkpost_kind(event: dict[str, Any]) -> BounceKind | None:
             return _POLICY
         case _:
             return None
+
+
+class AzureEvents(ProviderHook):
+    """Delivery reports that come through Event Grid (see "Azure Communication Services - Email
+    events" at learn.microsoft.com). A new subscription is confirmed by repeating its code."""
+
+    source = BounceSource.AZURE
+    setting = "azure_webhook_secret"
+
+    async def verify(self, request: HookRequest, secret: Any) -> HookDecision:
+        check_shared_secret(request, secret)
+        for event in objects(parse_json(request.body)):
+            if _azure_type(event) == _AZURE_VALIDATION:
+                code = text_at(event, "data", "validationCode")
+                return HookDecision(keeps=False, body={"validationResponse": code})
+        return HookDecision()
+
+    def reports(self, content: bytes) -> list[BounceReport]:
+        found = []
+        for event in objects(parse_json(content)):
+            data = event.get("data")
+            kind = _AZURE.get(text_at(data, "status").lower())
+            if _azure_type(event) != _AZURE_REPORT or kind is None:
+                continue
+            details = data.get("deliveryStatusDetails") if isinstance(data, dict) else None
+            text = text_at(details, "statusMessage")
+            verdict = provider_verdict(kind, text)
+            address = text_at(data, "recipient")
+            found.append(BounceReport((address,), verdict, as_text(event), text_at(event, "id")))
+        return found
+
+
+def _azure_type(event: dict[str, Any]) -> str:
+    """Return the type in either schema: Event Grid's own, or that of CloudEvents."""
+    return text_at(event, "eventType") or text_at(event, "type")

@@ -2,7 +2,7 @@
 
 What another tool says about a mailbox or its owner, such as a hard bounce or a complaint, counts
 for every list: the address is suppressed everywhere, if the person who imports may do that. What a
-team decided there, such as to blocklist somebody, counts for the list that is imported to.
+team decided there, such as to blocklist someone, counts for the list that is imported to.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import Suppression, address_digest
+from postroom.services.audience.files.columns.meanings import Blocking
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.services.audience.files.meanings import Blocking
 from postroom.services.audience.files.subscriber_lines import Chunk
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.suppression.many_suppressions import (
@@ -31,8 +31,8 @@ from postroom.services.audience.suppression.suppression_rows import (
 
 SOURCE: Final = "import"
 _FRESH_SECONDS: Final = 20.0
-"""How old the known suppressions may be. What is suppressed meanwhile is written onto the rows of
-subscribers once more after a minute."""
+"""How old the known suppressions may be. More recent ones are written onto the rows of subscribers
+once more after a minute."""
 
 
 class BlockedLines:
@@ -82,7 +82,7 @@ class BlockedLines:
             self._planned.suppress(new)
         else:
             in_order = sorted(new.values(), key=lambda each: each.digest)
-            await self._many.suppress(in_order, besides=self._list)
+            await self._many.suppress(in_order, skip=self._list)
         return found
 
     def _suppression(self, chunk: Chunk, address: AddressKey, blocking: Blocking) -> Suppression:

@@ -17,13 +17,13 @@ from postroom.domain.audience.consent import (
     import_entry,
 )
 from postroom.domain.audience.fields import check_size
-from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guids
+from postroom.domain.audience.lists.lists import ListName, Subscriber, SubscriberGuid, new_guids
 from postroom.domain.audience.suppressions import Suppression
 from postroom.domain.errors import Invalid
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows, import_entity, inserts
+from postroom.services.audience.files.columns.meanings import Meaning
 from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
-from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.files.reading_ahead import AddressBatch, PreparedChunk
 from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
 from postroom.services.audience.files.subscriber_lines import Chunk
@@ -31,11 +31,11 @@ from postroom.services.audience.files.writing.blocked_lines import BlockedLines
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.files.writing.unsubscribed_lines import UnsubscribedLines
 from postroom.services.audience.growth.list_growth import Figures, figures_of
-from postroom.services.audience.signup.departures import Departures
 from postroom.services.audience.signup.foreign_ids import ForeignIds
-from postroom.services.audience.subscriber_rows import neighbours
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.suppression.suppression_rows import blocked_by
 from postroom.services.concurrency import all_of, retry_on_conflict
+from postroom.services.row_ranges import neighbours
 from postroom.storage import Conflict, Insert, Operation, Replace, Table
 
 BATCHES_AT_ONCE = 32
@@ -51,7 +51,7 @@ class ImportWriter:
     def __init__(
         self,
         rows: Table,
-        departures: Departures,
+        unsubscribes: Unsubscribes,
         blocked_lines: BlockedLines,
         foreign_ids: ForeignIds,
         name: ListName,
@@ -84,7 +84,7 @@ class ImportWriter:
         self._reads_first = report.dry_run
         self._planned = planned
         self._unsubscribed = UnsubscribedLines(
-            rows, departures, name, report, source, self._now, planned
+            rows, unsubscribes, name, report, source, self._now, planned
         )
         self._blocked: set[AddressKey] = set()
         """By their lines. A later line does not confirm them: another file of the same tool may
@@ -280,7 +280,7 @@ class ImportWriter:
         return operations, len(members), replaced, change
 
     async def _replacements(self, changed: list[tuple[Subscriber, Subscriber]]) -> list[Operation]:
-        """Return what replaces subscribers, each with an entry in the ledger."""
+        """Return the operations that replace subscribers, each with an entry in the ledger."""
         operations: list[Operation] = [
             Replace(entities.subscriber_entity(new), old.etag) for old, new in changed
         ]

@@ -15,11 +15,11 @@ from typing import Final, Self
 import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.lists import Subscriber
 from postroom.domain.audience.suppressions import Suppression
 
 _REMOVED: Final = b""
-_SUBSCRIBER, _DEPARTURE, _SUPPRESSION = "subscriber", "departure", "suppression"
+_SUBSCRIBER, _DEPARTURE, _SUPPRESSION = "subscriber", "unsubscribe", "suppression"
 
 
 class PlannedRows:
@@ -50,7 +50,7 @@ class PlannedRows:
     def over(
         self, there: Mapping[AddressKey, Subscriber], addresses: Collection[AddressKey]
     ) -> dict[AddressKey, Subscriber]:
-        """Return the subscribers with these addresses, of whom `there` are on the list now."""
+        """Return the subscribers with these addresses; `there` are those on the list now."""
         found = dict(there)
         for address, value in self._values(_SUBSCRIBER, addresses):
             if value == _REMOVED:

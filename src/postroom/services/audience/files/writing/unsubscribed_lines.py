@@ -8,7 +8,7 @@ from datetime import datetime
 
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.consent import ConsentAction, ConsentSource
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows
 from postroom.services.audience.files.import_report import ImportReport
@@ -16,9 +16,9 @@ from postroom.services.audience.files.reading_ahead import BATCH, PreparedChunk,
 from postroom.services.audience.files.sign_up_details import time_of
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.growth.list_growth import Figures, figures_of
-from postroom.services.audience.signup.departures import Departures
-from postroom.services.audience.subscriber_rows import neighbours
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.row_ranges import neighbours
 from postroom.storage import Conflict, NotFound, Table
 
 
@@ -28,7 +28,7 @@ class UnsubscribedLines:
     def __init__(
         self,
         rows: Table,
-        departures: Departures,
+        unsubscribes: Unsubscribes,
         name: ListName,
         report: ImportReport,
         source: ConsentSource,
@@ -37,7 +37,7 @@ class UnsubscribedLines:
     ) -> None:
         self._rows = rows
         self._ledger = LedgerRows(rows)
-        self._departures = departures
+        self._unsubscribes = unsubscribes
         self._list = name
         self._report = report
         self._source = source
@@ -69,7 +69,7 @@ class UnsubscribedLines:
     ) -> Figures:
         found = await neighbours(self._rows, self._list, addresses)
         there = {key: each for key, each in found.items() if key in addresses}
-        known = await self._departures.known(self._list, addresses)
+        known = await self._unsubscribes.known(self._list, addresses)
         if self._planned is not None:
             there = self._planned.over(there, addresses)
             known |= self._planned.departed(addresses)
@@ -86,7 +86,7 @@ class UnsubscribedLines:
             for each in addresses
             if each not in known
         }
-        await self._departures.note_many(self._list, new)
+        await self._unsubscribes.note_many(self._list, new)
         for subscriber in there.values():
             if await self._remove_one(subscriber):
                 change += -figures_of(subscriber)

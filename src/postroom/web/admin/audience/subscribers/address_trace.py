@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address, address_key, parse_address
 from postroom.domain.audience.former_addresses import FormerAddress
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import Subscriber
+from postroom.domain.audience.segments import Segment
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
@@ -87,16 +88,16 @@ async def trace(visit: Visit) -> Response:
             traced=traced,
             before=before,
         )
-    departures, suppressions, moved = await asyncio.gather(
-        tracing.departures(address),
+    unsubscribes, suppressions, moved = await asyncio.gather(
+        tracing.unsubscribes(address),
         visit.services.suppressions.of_address(address),
         tracing.moved(address),
     )
     consent = await tracing.consent(address, subscriptions)
-    departures, moved = visible(visit, departures), visible(visit, moved)
+    unsubscribes, moved = visible(visit, unsubscribes), visible(visit, moved)
     consent, suppressions = visible(visit, consent), visible(visit, suppressions)
-    if not (subscriptions or departures or visit.access.may(ListRight.VIEW)):
-        suppressions = []  # the address is none of the lists that exist for this user
+    if not (subscriptions or unsubscribes or visit.access.may(ListRight.VIEW)):
+        suppressions = []  # the address is on none of the lists that exist for this user
     return visit.render(
         "admin/audience/address_trace.html",
         email=address,
@@ -105,7 +106,7 @@ async def trace(visit: Visit) -> Response:
         suppressions=suppressions,
         former=former,
         moved=moved,
-        signing_up=history_of(subscriptions, departures, consent),
+        signing_up=history_of(subscriptions, unsubscribes, consent),
         ledger=ledger_state(consent),
         entries=entries,
         traced=traced,
@@ -182,7 +183,12 @@ async def erase(visit: Visit) -> Response:
         return visit.render(
             "admin/confirm.html",
             title=f"Erase everything about {address}?",
-            points=[_on_lists(subscriptions), *_changed(former, moved), *_CONSEQUENCES],
+            points=[
+                _on_lists(subscriptions),
+                *_changed(former, moved),
+                *_in_rules(await visit.services.segments.naming(address)),
+                *_CONSEQUENCES,
+            ],
             button="Erase permanently",
             fields={"email": address},
             back=f"/trace?email={quote(address)}",
@@ -203,7 +209,7 @@ _CONSEQUENCES: Final = (
     " messages stay the same.",
     "A suppressed address stays suppressed: only a digest of it is kept.",
     "Lists forget that this person unsubscribed: importing an old file would add them again.",
-    "Lines of the audit log that name the address stay until they expire, and so do log files,"
+    "Audit log entries that name the address stay until they expire, and so do log files,"
     " backups and emails in the outbox.",
     "This cannot be undone. If it is interrupted, Postroom finishes it automatically.",
 )
@@ -223,7 +229,7 @@ def _changed(former: list[FormerAddress], moved: list[Subscriber]) -> Iterable[s
     if keys := dict.fromkeys(each.key for each in former):
         yield (
             f"Emails that this person received at former addresses ({_some(keys)}) are erased, too."
-            " If somebody else has such an address now, their emails are kept."
+            " If someone else has such an address now, their emails are kept."
         )
     if moved:
         now = (f"{each.address} on {each.list_name}" for each in moved)
@@ -231,6 +237,12 @@ def _changed(former: list[FormerAddress], moved: list[Subscriber]) -> Iterable[s
             f"This address was changed to another one, which stays: {_some(now)}. If that is the"
             " same person, erase it as well."
         )
+
+
+def _in_rules(segments: list[Segment]) -> Iterable[str]:
+    if segments:
+        names = _some(f"{each.name} of {each.list_name}" for each in segments)
+        yield f"The rules of these segments contain the address until you edit them: {names}."
 
 
 def _some(names: Iterable[str]) -> str:

@@ -9,10 +9,10 @@ import msgspec
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Fields
-from postroom.services.audience.files.columns import SKIP, FileColumn
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.columns.columns import SKIP, FileColumn
+from postroom.services.audience.files.columns.dates import DateOrder
+from postroom.services.audience.files.columns.meanings import Meaning
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.services.audience.files.meanings import Meaning
 from postroom.web.requests.visit import Visit
 
 _OFFERED: Final = (

@@ -3,7 +3,7 @@ before there was one, from the subscribers themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -11,10 +11,10 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.domain.audience.consent import ConsentAction, ConsentEntry, details_of
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services.audience.consent.consent_ledger import ConsentHistory
-from postroom.services.audience.personal_data import Departure
+from postroom.services.audience.personal_data import Unsubscribe
 from postroom.web.rendering.templating import counted
 from postroom.web.requests.visit import Visit
 
@@ -64,7 +64,7 @@ OfList = TypeVar("OfList", bound=_OfList)
 
 
 def visible(visit: Visit, entries: Sequence[OfList]) -> list[OfList]:
-    """Return those of lists that exist for the user, and those that are about every list."""
+    """Return the entries of lists that exist for the user, and those about every list."""
     access = visit.access
     return [
         each
@@ -75,20 +75,21 @@ def visible(visit: Visit, entries: Sequence[OfList]) -> list[OfList]:
 
 def history_of(
     subscriptions: Sequence[Subscriber],
-    departures: Sequence[Departure],
+    unsubscribes: Sequence[Unsubscribe],
     consent: Sequence[ConsentHistory],
 ) -> list[TimelineEntry]:
     """Return everything that happened to the subscriptions of an address, newest first."""
     whole = {each.list_name for each in consent if _is_whole(each)}
     acts = {(each.list_name, entry.act) for each in consent for entry in each.entries}
+    reasons = {each.list_name: _why_blocked(each) for each in subscriptions if each.blocked}
     entries = [
         *_of_subscriptions(subscriptions, whole, acts),
         *(
             TimelineEntry(each.left_at, "unsubscribed", each.list_name, _url(each), "warn")
-            for each in departures
+            for each in unsubscribes
             if (each.list_name, ConsentAction.UNSUBSCRIBED) not in acts
         ),
-        *(entry for each in consent for entry in _of_consent(each)),
+        *(entry for each in consent for entry in _of_consent(each, reasons)),
     ]
     return sorted(entries, key=lambda entry: entry.at, reverse=True)
 
@@ -120,9 +121,8 @@ def _of_subscriptions(
     for each in subscriptions:
         name = each.list_name
         url = f"/lists/{name}/subscribers/{quote(each.address)}"
-        if each.blocked:
-            text = each.blocked if each.is_suppressed else f"blocked: {each.blocked}"
-            yield TimelineEntry(datetime.now(UTC), text, name, url, "bad")
+        if each.blocked and (name, ConsentAction.BLOCKED) not in acts:
+            yield TimelineEntry(datetime.now(UTC), _why_blocked(each), name, url, "bad")
         is_recorded = any((name, act) in acts for act in _CONFIRMATIONS)
         if each.verified_at is not None and not is_recorded:
             yield TimelineEntry(each.verified_at, "confirmed", name, url, "good")
@@ -130,13 +130,25 @@ def _of_subscriptions(
             yield TimelineEntry(each.created_at, "signed up or added", name, url)
 
 
-def _of_consent(history: ConsentHistory) -> Iterator[TimelineEntry]:
+def _why_blocked(subscriber: Subscriber) -> str:
+    is_suppressed = subscriber.is_suppressed
+    return subscriber.blocked if is_suppressed else f"blocked: {subscriber.blocked}"
+
+
+def _of_consent(
+    history: ConsentHistory, reasons: Mapping[ListName, str]
+) -> Iterator[TimelineEntry]:
+    """Yield what the ledger says. The ledger does not know why someone is blocked: the `reasons` of
+    those who are now are added to its last entry about it."""
     name, url = history.list_name, _url(history)
     if (imported := history.imported) is not None:
         yield TimelineEntry(imported.at, ConsentAction.IMPORTED.value, name, url)
+    blocked = [each for each in history.entries if each.act is ConsentAction.BLOCKED]
     for each in history.entries:
         kind = _KINDS.get(each.act, "")
-        yield TimelineEntry(each.at, each.act.value, name, url, kind, _detail(each))
+        is_now = bool(blocked) and each is blocked[-1]
+        text = reasons.get(name, each.act.value) if is_now else each.act.value
+        yield TimelineEntry(each.at, text, name, url, kind, _detail(each))
 
 
 def _detail(entry: ConsentEntry) -> str:
@@ -151,5 +163,5 @@ def _detail(entry: ConsentEntry) -> str:
     return " · ".join(each for each in notes if each)
 
 
-def _url(of: ConsentHistory | Departure) -> str:
+def _url(of: ConsentHistory | Unsubscribe) -> str:
     return f"/lists/{of.list_name}"

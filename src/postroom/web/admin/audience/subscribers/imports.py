@@ -10,22 +10,25 @@ import msgspec
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch
-from postroom.services.audience.files.field_columns import DateOrder
+from postroom.services.audience.files.cells import shown
+from postroom.services.audience.files.columns.dates import DateOrder
 from postroom.services.audience.files.import_report import Existing
+from postroom.services.audience.files.runs.import_runs import kept_file
+from postroom.services.audience.files.runs.import_states import ImportOptions, ImportState
 from postroom.web.admin.audience.subscribers.column_mapping import (
     DATE_ORDERS,
     MappedColumn,
     given_columns,
     mapped_columns,
 )
-from postroom.web.background import ImportOptions, ImportRun, kept_file
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 LARGEST_FILE: Final = 200 * 1024 * 1024
 _SHOWN: Final = 50
+_RECENT: Final = 10
 ENCODINGS: Final = {
     "": "UTF-8 or UTF-16 (detected automatically)",
     "windows-1252": "Windows-1252 (Western Europe)",
@@ -52,7 +55,8 @@ _CHOICES: Final[Mapping[str, Any]] = {
 
 async def upload(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    values: dict[str, Any] = {"list": mailing_list, "problem": "", **_CHOICES}
+    recent = (await visit.context.import_runs.of(mailing_list.name))[:_RECENT]
+    values: dict[str, Any] = {"list": mailing_list, "problem": "", "recent": recent, **_CHOICES}
     if visit.request.method == "GET":
         return visit.render("admin/audience/import.html", **values)
     file = (await visit.form()).get("file")
@@ -61,8 +65,8 @@ async def upload(visit: Visit) -> Response:
         return visit.render("admin/audience/import.html", status=422, **values)
     kept = await asyncio.to_thread(kept_file, file.file)
     await file.close()
-    run = visit.context.import_runs.begin(
-        mailing_list.name, kept, file_name=file.filename, options=await _options(visit)
+    run = await visit.context.import_runs.begin(
+        mailing_list.name, kept, file_name=shown(file.filename), options=await _options(visit)
     )
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 
@@ -70,16 +74,16 @@ async def upload(visit: Visit) -> Response:
 async def watch(visit: Visit) -> Response:
     """Show the check of a file, its preview, and then the import."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
+    run = await visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
     template = (
         "admin/audience/import_progress.html"
         if visit.is_partial
         else "admin/audience/import_run.html"
     )
-    shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
+    rejected_lines = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
     columns = [] if run is None else await _mapped(visit, run)
     return visit.render(
-        template, list=mailing_list, run=run, shown=shown, columns=columns, **_CHOICES
+        template, list=mailing_list, run=run, shown=rejected_lines, columns=columns, **_CHOICES
     )
 
 
@@ -87,15 +91,15 @@ async def confirm(visit: Visit) -> Response:
     """Import what the preview shows; if the options were changed, check again first."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     runs = visit.context.import_runs
-    run = runs.find(mailing_list.name, visit.parameter("run"))
+    run = await runs.find(mailing_list.name, visit.parameter("run"))
     if run is None:
         return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
     options = msgspec.structs.replace(
         await _options(visit), columns=await _chosen_columns(visit, run)
     )
     if options != run.options or await visit.text("action") != "import":
-        runs.check_again(run, options)
-    elif runs.confirm(run):
+        await runs.check_again(run, options)
+    elif await runs.confirm(run):
         await visit.audit("imported into list", f"{mailing_list.name}: {run.file_name}")
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 
@@ -112,13 +116,13 @@ async def _options(visit: Visit) -> ImportOptions:
     )
 
 
-async def _mapped(visit: Visit, run: ImportRun) -> list[MappedColumn]:
+async def _mapped(visit: Visit, run: ImportState) -> list[MappedColumn]:
     fields = (await visit.services.fields.of(run.list_name)).fields
     return mapped_columns(run.report, fields, dict(run.options.columns))
 
 
-async def _chosen_columns(visit: Visit, run: ImportRun) -> tuple[tuple[str, str], ...]:
-    """Return what columns are used for, as far as somebody has chosen it."""
+async def _chosen_columns(visit: Visit, run: ImportState) -> tuple[tuple[str, str], ...]:
+    """Return what columns are used for, as far as someone has chosen it."""
     now = {each.name: each.choice for each in await _mapped(visit, run)}
     changed = {
         name: choice for name, choice in await given_columns(visit) if now.get(name) != choice
@@ -129,9 +133,9 @@ async def _chosen_columns(visit: Visit, run: ImportRun) -> tuple[tuple[str, str]
 async def stop(visit: Visit) -> Response:
     """Stop an import; it can be resumed."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
+    run = await visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
     if run is not None:
-        visit.context.import_runs.stop(run)
+        await visit.context.import_runs.stop(run)
         await visit.audit("stopped import into list", f"{mailing_list.name}: {run.file_name}")
     return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
 
@@ -145,17 +149,17 @@ def _existing(text: str) -> Existing:
 
 
 async def rejected(visit: Visit) -> Response:
-    run = visit.context.import_runs.find(visit.parameter("name"), visit.parameter("run"))
+    run = await visit.context.import_runs.find(visit.parameter("name"), visit.parameter("run"))
     if run is None or run.is_running:
         raise NoSuch("report of the import", visit.parameter("run"))
     return StreamingResponse(
-        run.rejected_csv(),
+        visit.context.import_runs.rejected_csv(run),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{_file_name(run)}"'},
     )
 
 
-def _file_name(run: ImportRun) -> str:
+def _file_name(run: ImportState) -> str:
     return f"{run.list_name}-rejected.csv"
 
 

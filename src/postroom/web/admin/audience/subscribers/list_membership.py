@@ -8,10 +8,11 @@ from typing import Any
 from starlette.responses import Response
 
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import MailingList, Subscriber
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import MailingList, Subscriber
 from postroom.domain.errors import Exists, Invalid, NoSuch
 from postroom.web.admin.audience.subscribers.subscriber_editing import address_of, show
+from postroom.web.rendering.times import on_day
 from postroom.web.requests.flash import Undo
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -25,7 +26,7 @@ async def add_to_list(visit: Visit) -> Response:
     try:
         target = await services.lists.get(await visit.text("to_list"))
         verified = bool(await visit.text("verified"))
-        problem = await _departure(visit, current, target) if verified else ""
+        problem = await _unsubscribe(visit, current, target) if verified else ""
         if problem:
             return await show(visit, current, {}, problems={"add_to": problem}, status=409)
         fields = (await services.fields.of(target.name)).fields
@@ -49,15 +50,15 @@ async def add_to_list(visit: Visit) -> Response:
     return visit.redirect(address_of(current), flash, undo)
 
 
-async def _departure(visit: Visit, current: Subscriber, target: MailingList) -> str:
-    """Return why somebody who has unsubscribed must not be added as confirmed; "" if they have
+async def _unsubscribe(visit: Visit, current: Subscriber, target: MailingList) -> str:
+    """Return why someone who has unsubscribed must not be added as confirmed; "" if they have
     not."""
     left_at = await visit.services.subscriptions.left_at(target.name, current.address)
     if left_at is None:
         return ""
     return (
-        f"{current.address} unsubscribed from {target.name} on {left_at:%Y-%m-%d}: add them without"
-        " confirming, and send a confirmation email."
+        f"{current.address} unsubscribed from {target.name} on {on_day(left_at.date())}: add them"
+        " without confirming, and send a confirmation email."
     )
 
 

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid
+from postroom.services.audience.files.runs.import_states import ImportOptions
 from postroom.services.audience.listmonk.listmonk_api import ListmonkAccount, ListmonkApi
 from postroom.services.audience.listmonk.listmonk_file import USES, listmonk_file
-from postroom.web.background import ImportOptions
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _SHOWN: Final = ("url", "user", "listmonk_list")
 _FIELDS: Final = {"list": "listmonk_list"}
-"""The fields of the form that are called otherwise in a problem."""
+"""The fields of the form that have another name in a problem."""
 
 
 async def begin(visit: Visit) -> Response:
@@ -47,7 +47,7 @@ async def begin(visit: Visit) -> Response:
         values["problems"] = {_FIELDS.get(exc.field, exc.field): exc.problem}
         values["verified"] = is_vouched
         return visit.render("admin/audience/import_listmonk.html", status=422, **values)
-    run = visit.context.import_runs.begin_reading(
+    run = await visit.context.import_runs.begin_reading(
         mailing_list.name,
         partial(listmonk_file, api, source),
         source=f"{source.name} ({account.host})",

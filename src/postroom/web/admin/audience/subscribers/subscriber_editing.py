@@ -1,34 +1,27 @@
 """Subscribers of a list: add, edit, move, remove. `subscriber_index.py` has the index,
-`list_membership.py` adds them to other lists."""
+`subscriber_selection.py` changes many, `list_membership.py` adds them to other lists."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.fields import Fields, value_text
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName, MailingList, Subscriber, parse_list_name
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName, MailingList, Subscriber, parse_list_name
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
-from postroom.services.audience.bulk_changes import (
-    MOST_AT_ONCE,
-    BulkAction,
-    BulkReport,
-    change_many,
-)
 from postroom.web.admin.audience.subscribers import subscriber_fields
 from postroom.web.admin.audience.subscribers.consent_timeline import (
     history_of,
     ledger_state,
     visible,
 )
-from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.flash import Undo
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
@@ -98,7 +91,7 @@ async def edit(visit: Visit) -> Response:
     """Show a subscriber, with a form to edit it for editors."""
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
-    fields = (await visit.services.fields.of(current.list_name)).fields
+    fields = await _fields_of(visit, current)
     if visit.request.method == "GET":
         return await show(visit, current, _fields(current, fields))
     given = {
@@ -191,7 +184,7 @@ async def _list_of_page(visit: Visit) -> ListName | None:
 
 async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
     """Save the state, then the address: after an interruption, the form can be sent again."""
-    fields = (await visit.services.fields.of(current.list_name)).fields
+    fields = await _fields_of(visit, current)
     texts = {key: text for key, text in given.items() if key.startswith(subscriber_fields.PREFIX)}
     reason = one_line("blocked", given["blocked"], longest=_LONGEST_REASON, required=False)
     saved = await visit.services.subscriptions.edit(
@@ -220,15 +213,15 @@ async def show(
     theirs: list[Difference] | None = None,
     status: int = 200,
 ) -> Response:
-    fields = (await visit.services.fields.of(current.list_name)).fields
+    fields = await _fields_of(visit, current)
     tracing = visit.services.tracing
-    subscriptions, departures, suppressions = await asyncio.gather(
+    subscriptions, unsubscribes, suppressions = await asyncio.gather(
         tracing.subscriptions(current.address),
-        tracing.departures(current.address),
+        tracing.unsubscribes(current.address),
         visit.services.suppressions.of_address(current.address),
     )
     consent = await tracing.consent(current.address, subscriptions)
-    subscriptions, departures = visible(visit, subscriptions), visible(visit, departures)
+    subscriptions, unsubscribes = visible(visit, subscriptions), visible(visit, unsubscribes)
     consent, suppressions = visible(visit, consent), visible(visit, suppressions)
     movable = await visit.lists.names(right=ListRight.MANAGE)
     values = {**_fields(current, fields), **values}
@@ -247,7 +240,7 @@ async def show(
             if each.name in current.attributes
         },
         subscriptions=subscriptions,
-        history=history_of(subscriptions, departures, consent),
+        history=history_of(subscriptions, unsubscribes, consent),
         ledger=ledger_state(consent),
         suppressions=suppressions,
         **_INPUTS,
@@ -265,6 +258,11 @@ async def show(
     )
 
 
+async def _fields_of(visit: Visit, subscriber: Subscriber) -> Fields:
+    declared = (await visit.services.fields.of(subscriber.list_name)).fields
+    return declared.keeping_choices(subscriber.attributes)
+
+
 def _fields(subscriber: Subscriber, fields: Fields) -> dict[str, str]:
     return {
         **subscriber_fields.texts_of(fields, subscriber.attributes),
@@ -279,112 +277,7 @@ def address_of(subscriber: Subscriber) -> str:
     return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
 
 
-PAST_TENSE = {
-    BulkAction.VERIFY: "marked as confirmed",
-    BulkAction.ASK: "asked to confirm",
-    BulkAction.BLOCK: "blocked",
-    BulkAction.UNBLOCK: "unblocked",
-    BulkAction.REMOVE: "removed",
-}
-
-
-class _Question(msgspec.Struct, frozen=True):
-    """The question before a change that cannot be undone: title, consequences, button."""
-
-    verb: str
-    points: tuple[str, ...]
-    button: str
-
-
-_QUESTIONS = {
-    BulkAction.VERIFY: _Question(
-        "Mark {people} as confirmed?",
-        (
-            "They will receive the next message to this list without having confirmed themselves.",
-            "Do this only if each of them has agreed to receive these emails and you can prove it."
-            " Email without consent is spam in most countries and harms your delivery.",
-            "If you are not sure, send them a confirmation email instead.",
-        ),
-        "Mark as confirmed",
-    ),
-    BulkAction.REMOVE: _Question(
-        "Remove {people}?",
-        ("They are removed from the list; their links stop working.",),
-        "Remove",
-    ),
-}
-"""Actions that cannot be undone with another click."""
-_SHOWN = 20
-_MOST_UNDONE = 50  # as many as a page shows; more do not fit into a cookie
-_LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back to
-
-
-async def bulk(visit: Visit) -> Response:
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    form = await visit.form()
-    emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST_AT_ONCE]
-    action = parse_action(await visit.text("action"))
-    back = f"/lists/{mailing_list.name}/subscribers"
-    shown = {name: await visit.text(name) for name in ("q", "state", "segment", "sort")}
-    kept = {name: text for name, text in shown.items() if 0 < len(text) <= _LONGEST_FIELD}
-    if kept:
-        back += f"?{urlencode(kept)}"
-    if not emails:
-        return visit.redirect(back, "No subscribers selected.")
-    question = _QUESTIONS.get(action)
-    if question is not None and not await visit.text("confirmed"):
-        more = len(emails) - _SHOWN
-        return visit.render(
-            "admin/confirm.html",
-            title=question.verb.format(
-                people=counted(len(emails), "subscriber", "subscribers"),
-            ),
-            points=[
-                *question.points,
-                ", ".join(map(short, emails[:_SHOWN]))
-                + (f" and {more:,} more" if more > 0 else ""),
-            ],
-            button=question.button,
-            fields={"action": action.value, "email": emails, "confirmed": "yes", **kept},
-            back=back,
-        )
-    undo = None
-    if action is BulkAction.BLOCK:
-        undo = await _undo(visit, mailing_list.name, emails, kept)
-    report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
-    await visit.audit(
-        f"{PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
-    )
-    return visit.redirect(back, _summary(report, action), undo)
-
-
-async def _undo(
-    visit: Visit, name: ListName, emails: list[str], kept: dict[str, str]
-) -> Undo | None:
-    """Return how to unblock those who are about to be blocked. Others keep their reason."""
-    if len(emails) > _MOST_UNDONE:
-        return None
-    lines = await visit.services.search.lines(name, emails)
-    changing = [("email", each.address) for each in lines if not each.blocked]
-    fields = (("action", BulkAction.UNBLOCK.value), *kept.items(), *changing)
-    return Undo(f"/lists/{name}/bulk", fields) if changing else None
-
-
-def _summary(report: BulkReport, action: BulkAction) -> str:
-    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
-    if report.problems:
-        flash += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
-    return flash
-
-
-def parse_action(text: str) -> BulkAction:
-    if text not in set(BulkAction):
-        raise Invalid("action", f"must be one of {', '.join(BulkAction)}, not {text[:40]!r}")
-    return BulkAction(text)
-
-
 VIEWS = (
-    View("/lists/{name}/bulk", bulk, right=ListRight.MANAGE, methods=("POST",)),
     View("/lists/{name}/subscribers/add", add, right=ListRight.MANAGE, methods=("GET", "POST")),
     View(
         "/lists/{name}/subscribers/{email:path}/delete",

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.fields import Field, Fields, value_text
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import ListName, Subscriber
 from postroom.services.audience.subscriber_search import SubscriberLine, SubscriberState
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
@@ -151,8 +151,8 @@ def _columns(visit: Visit, fields: Fields) -> list[Field]:
 
 
 async def _segment_names(visit: Visit, name: ListName) -> list[str]:
-    page = await visit.services.segments.page(name, limit=_SEGMENTS_OFFERED)
-    return [each.name for each in page.segments]
+    found = await visit.services.segments.slice(name, limit=_SEGMENTS_OFFERED)
+    return [each.name for each in found.segments]
 
 
 async def _cells(

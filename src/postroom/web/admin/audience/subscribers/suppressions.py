@@ -38,16 +38,16 @@ async def index(visit: Visit) -> Response:
     part = visit.parameter("q").strip()[:_LONGEST_SEARCH]
     after = visit.parameter("after") or None
     try:
-        page = await visit.services.suppressions.page(contains=part, limit=_SHOWN, after=after)
+        found = await visit.services.suppressions.slice(contains=part, limit=_SHOWN, after=after)
     except InvalidValue as exc:
         raise NoSuch("page after", after or "") from exc
     query = {"q": part} if part else {}
     return visit.render(
         "admin/audience/suppressions.html",
-        suppressions=page.suppressions,
+        suppressions=found.suppressions,
         part=part,
         **await _rates(visit, is_first=after is None and not part),
-        next_url=f"{_PATH}?{urlencode({**query, 'after': page.next})}" if page.next else "",
+        next_url=f"{_PATH}?{urlencode({**query, 'after': found.next})}" if found.next else "",
         first_url=f"{_PATH}?{urlencode(query)}" if after else "",
     )
 

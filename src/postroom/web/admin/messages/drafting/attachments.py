@@ -12,7 +12,7 @@ import msgspec
 from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.attachments import LARGEST_IN_TOTAL, describe_file
 from postroom.domain.messages.messages import MessageStatus, check_editable

@@ -1,4 +1,4 @@
-"""Whom a message can go to: what the editor offers for the chosen list."""
+"""Who a message can go to: what the editor offers for the chosen list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.web.admin.messages.drafting.message_drafts import Draft, audience_from
 from postroom.web.requests.views import View
@@ -27,7 +27,7 @@ class AudienceChoice(msgspec.Struct, frozen=True):
 async def audience_choice(visit: Visit, draft: Draft) -> AudienceChoice:
     """Return what can be chosen. What the draft has is in it, even if it no longer exists."""
     try:
-        found = await visit.services.segments.page(draft.list, limit=_MOST_SEGMENTS)
+        found = await visit.services.segments.slice(draft.list, limit=_MOST_SEGMENTS)
         segments = [each.name for each in found.segments]
     except (NoSuch, Invalid):
         segments = []  # no list is chosen yet, or it was deleted

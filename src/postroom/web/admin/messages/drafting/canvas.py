@@ -1,4 +1,4 @@
-"""What the editor asks while somebody writes: the canvas of blocks, and mistakes with lines."""
+"""What the editor asks while someone writes: the canvas of blocks, and mistakes with lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import Compiled, compile_source
 from postroom.composing.content_findings import ContentFinding, Level
 from postroom.composing.layouts import Layout, SlotUse, slots_of
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.personal.merge_fields import FieldRule

@@ -1,4 +1,4 @@
-"""What is done with a draft as a whole: schedule, unschedule, duplicate, hand over, follow up."""
+"""Actions on a whole draft: schedule, unschedule, duplicate, hand over, follow up."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.audience.time_zones import zone_named
 from postroom.domain.errors import Incomplete, Invalid, Overtaken
-from postroom.domain.messages.ab_tests import ENDED
-from postroom.domain.messages.canaries import canary_for
 from postroom.domain.messages.messages import LONGEST_SUBJECT, Message, MessageStatus
+from postroom.domain.messages.waves.ab_tests import ENDED
+from postroom.domain.messages.waves.canaries import canary_for
 from postroom.services.audience.targeting.follow_ups import FollowUp, check_follow_up
 from postroom.web.admin.messages.drafting.editor import show_editor
 from postroom.web.admin.messages.drafting.message_drafts import (
@@ -20,7 +20,11 @@ from postroom.web.admin.messages.drafting.message_drafts import (
     draft_of,
     problem_of,
 )
-from postroom.web.admin.messages.drafting.preflight import before_sending, refusals
+from postroom.web.admin.messages.drafting.preflight import (
+    before_sending,
+    is_future,
+    refusals,
+)
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 from postroom.wiring import canary_rules
@@ -57,11 +61,7 @@ async def _refusals(visit: Visit, ref: str) -> list[str]:
         return []
     _ = await visit.services.composing.checked(message)
     found = await visit.context.preflight.check(ref)
-    return refusals(found, is_later=_is_later(message.scheduled_at))
-
-
-def _is_later(at: datetime | None) -> bool:
-    return at is not None and at > datetime.now(UTC)
+    return refusals(found, is_later=is_future(message.scheduled_at))
 
 
 async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
@@ -77,10 +77,10 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         return await show_editor(visit, draft_of(message, content), problem_of(exc), status=422)
     limit = visit.context.settings.sender.rate
     at = content.scheduled_at
-    is_later = _is_later(at)
+    is_later = is_future(at)
     panel = await before_sending(visit, message)
     estimate = await visit.services.estimates.of(message.list_name, limit, message.audience)
-    many = panel["preflight"].audience.will_receive  # one number everywhere, also for the time
+    many = panel["preflight"].audience.will_receive  # one number everywhere, even for the time
     return visit.render(
         "admin/messages/message_question.html",
         status=status,
@@ -99,7 +99,7 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
 
 
 async def _local_clock(visit: Visit, message: Message, at: datetime) -> str:
-    """Return what clocks show in the time zone of the list, for a message by local time."""
+    """Return the time in the time zone of the list, for a message by local time."""
     if not message.local_time:
         return ""
     zone = await visit.services.messages.zone_of(message.list_name)

@@ -1,5 +1,5 @@
-"""The editor: a message from its first word on. A draft saves itself; a scheduled message that is
-edited is saved by a button, because it must not be sent half-written."""
+"""The editor: a message while it is being written. A draft saves itself; a scheduled message that
+is edited is saved by a button, because it must not be sent half-written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from postroom.composing.format_conversions import NEXT
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import (
     Message,
@@ -21,12 +21,14 @@ from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.domain.messages.web_pages import preview_url
 from postroom.errors import PostroomError
 from postroom.mail.bodies.attached_files import AttachedFile
-from postroom.sender.draft_mail import parse_test_addresses, send_tests
+from postroom.sender.draft_emails import parse_test_addresses, send_tests
 from postroom.services.messages.drafts.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.sending_options import OptionsChange
 from postroom.transport.contract import ResultKind
 from postroom.web.admin.messages.drafting.audience_choice import audience_choice
 from postroom.web.admin.messages.drafting.editor_choices import (
+    format_for,
     merge_field_choices,
     usable_templates,
 )
@@ -45,6 +47,7 @@ from postroom.web.admin.messages.drafting.message_drafts import (
 )
 from postroom.web.admin.messages.drafting.previews import chosen_subscriber
 from postroom.web.requests.cookies import Signer
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.list_checks import check_segment_access
 from postroom.web.requests.views import View, error_page
@@ -61,10 +64,11 @@ _SHOWN_BEFORE: Final = 200
 
 async def new(visit: Visit) -> Response:
     if visit.request.method == "GET":
+        template = visit.parameter("template")
         draft = Draft(
             list=visit.parameter("list"),
-            format=MessageFormat.BLOCKS.value,
-            template=visit.parameter("template"),
+            format=(await format_for(visit, template)).value,
+            template=template,
             key=_new_key(visit),
         )
         if not draft.list:
@@ -119,7 +123,9 @@ async def _submitted(visit: Visit) -> Response:
         await visit.services.composing.hand_over(saved.ref, visit.who.email, etag=saved.etag)
         await visit.audit("handed over draft", saved.ref)
         return visit.redirect(
-            "/messages/drafts", "Handed over. Someone who may send messages can schedule it now."
+            "/messages/drafts",
+            "Handed over. Someone who may send messages can schedule it now.",
+            Undo(f"/messages/{saved.ref}/take-back"),
         )
     return visit.redirect(f"/messages/{saved.ref}/edit", "Saved.")
 
@@ -131,7 +137,7 @@ async def save(visit: Visit) -> Response:
     choice = await visit.text("resolve")
     try:
         if choice == "theirs":
-            await visit.services.composing.set_aside(draft.ref, draft.change, visit.who.email)
+            await visit.services.composing.keep_as_version(draft.ref, draft.change, visit.who.email)
             return JSONResponse({})
         saved = await store_draft(visit, draft)
     except Overtaken:
@@ -151,7 +157,7 @@ async def save(visit: Visit) -> Response:
 
 
 async def _gone(visit: Visit, draft: Draft) -> Response:
-    """Offer to keep the text as a new draft: this one was deleted or scheduled meanwhile."""
+    """Offer to keep the text as a new draft: this one was deleted or scheduled in the meantime."""
     try:
         message = await visit.services.messages.get(draft.ref)
     except (NoSuch, Invalid):
@@ -218,10 +224,12 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
             # An empty text replaces the old one; None would keep it.
             bodies=NewBodies(bodies.html or "", bodies.text or ""),
             lines=draft.content.lines,
-            track=draft.track,
-            published=draft.content.published,
-            canary=None if draft.is_planned else draft.canary,
-            local_time=None if draft.is_planned else draft.content.local_time,
+            options=OptionsChange(
+                draft.track,
+                draft.content.published,
+                None if draft.is_planned else draft.canary,
+                None if draft.is_planned else draft.content.local_time,
+            ),
             attachments=draft.content.attachments,
             scheduled_at=at,
             etag=draft.etag or None,
@@ -278,6 +286,8 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 await visit.services.audiences.personal(mailing_list.name, subscriber),
                 preview_url(visit.context.base_url, draft.ref),
             )
+    except Invalid as exc:
+        return (exc.problem if exc.field == "to" else str(exc)), False
     except DomainError as exc:
         return str(exc), False
     except PostroomError as exc:

@@ -26,6 +26,10 @@ _FIELD_LABELS: Final = {
 }
 
 
+_NAMES: Final = ("first_name", "last_name")
+_DEFAULTS: Final = {"first_name": "there"}  # as in "Hello there"
+
+
 class MergeFieldChoice(msgspec.Struct, frozen=True):
     label: str
     text: str
@@ -58,7 +62,32 @@ async def merge_field_choices(visit: Visit, draft: Draft) -> list[MergeFieldChoi
     return [
         MergeFieldChoice(
             _FIELD_LABELS.get(str(name), str(name).replace("_", " ").capitalize()),
-            f'{{{{ {name} | default: "" }}}}' if rule.may_be_empty else f"{{{{ {name} }}}}",
+            _written(str(name), rule),
         )
-        for name, rule in rules.items()
+        for name, rule in sorted(rules.items(), key=lambda each: _rank(*each))
     ] + [_CONDITION]
+
+
+def _written(name: str, rule: FieldRule) -> str:
+    if not rule.may_be_empty:
+        return f"{{{{ {name} }}}}"
+    return f'{{{{ {name} | default: "{_DEFAULTS.get(name, "")}" }}}}'
+
+
+def _rank(name: str, rule: FieldRule) -> int:
+    """Return a number by which the fields that messages use most come first, and links last."""
+    if rule.is_link:
+        return 3
+    if name in _NAMES:
+        return 0
+    return 2 if name in RULES else 1
+
+
+async def format_for(visit: Visit, template: str) -> MessageFormat:
+    """Return what a new message is written in: blocks, unless its template is HTML."""
+    if template:
+        with contextlib.suppress(NoSuch):
+            found = await visit.services.templates.get(template)
+            if found.layout.format is LayoutFormat.HTML:
+                return MessageFormat.HTML
+    return MessageFormat.BLOCKS

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from postroom.composing.blocks.blocks import parse_blocks
 from postroom.composing.content_findings import Findings
 from postroom.composing.format_conversions import NEXT, convert
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.messages import Message, MessageFormat, check_editable
 from postroom.services.messages.drafts.draft_contents import Content, ContentChange
@@ -29,24 +29,24 @@ _BLOCKS: Final = MessageFormat.BLOCKS
 _CHANGES: Final = {
     MessageFormat.MARKDOWN: (
         "The text becomes blocks: headings, paragraphs, lists, pictures and quotes.",
-        "Tables and code become blocks of HTML.",
+        "Tables and code become parts of text blocks, where you can edit their words.",
     ),
     MessageFormat.BLOCKS: (
         "You edit the tags of the email instead of its blocks.",
-        "The template and the list’s colours become part of the message: it no longer follows when"
-        " they change.",
+        "The template and the list’s colours become part of the message. Later changes to them do"
+        " not affect it.",
     ),
     MessageFormat.MJML: (
         "You edit the HTML that MJML was compiled to: many nested tables.",
-        "The template and the list’s colours become part of the message: it no longer follows when"
-        " they change.",
+        "The template and the list’s colours become part of the message. Later changes to them do"
+        " not affect it.",
     ),
 }
 _BACK: Final = "It cannot be converted back, but the current text is kept under Versions."
 
 
 async def choose(visit: Visit) -> Response:
-    """Save what is in the form, and change its format at once if it is empty; otherwise ask."""
+    """Save what is in the form, and change its format immediately if it is empty; otherwise ask."""
     draft, _ = await draft_from_form(visit)
     try:
         wanted = MessageFormat(await visit.text("to"))

@@ -14,13 +14,13 @@ from msgspec import UNSET
 from starlette.datastructures import ImmutableMultiDict, UploadFile
 
 from postroom.composing.blocks.block_text import readable_blocks
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.errors import DomainError, Incomplete, Invalid
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import Audience
-from postroom.domain.messages.canaries import OFF
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.tracking import Track
+from postroom.domain.messages.waves.canaries import OFF
 from postroom.domain.units import is_skipped
 from postroom.mail.bodies.body_files import html_from_file, text_from_file
 from postroom.mail.bodies.html import unseen_pictures
@@ -71,10 +71,10 @@ TRACK_NAMES: Final[Mapping[str, str]] = {
 }
 _CANARIES: Final[Mapping[str, str]] = {
     "": "As in the settings",
-    OFF: "Everyone at once",
-    "1%": "1 % first",
-    "5%": "5 % first",
-    "10%": "10 % first",
+    OFF: "Everyone at the same time",
+    "1%": "1% first",
+    "5%": "5% first",
+    "10%": "10% first",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
 _TIME_FIELD: Final = "scheduled_at"

@@ -12,17 +12,17 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.list_rights import ListRight
-from postroom.domain.audience.lists import MailingList, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists.list_rights import ListRight
+from postroom.domain.audience.lists.lists import MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.web_pages import known_web_url, preview_url
 from postroom.mail.bodies.html import has_remote_pictures
-from postroom.mail.bodies.preheader import shown_preheader
+from postroom.mail.bodies.preheader import first_words, shown_preheader
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
 from postroom.mail.personal.merge_fields import Personal
-from postroom.sender.draft_mail import draft_mailing, draft_values
+from postroom.sender.draft_emails import draft_mailing, draft_values
 from postroom.services.messages.drafts.draft_contents import Content, has_own_html
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.drafting.message_drafts import (
@@ -41,7 +41,6 @@ from postroom.web.requests.visit import Visit
 _RECIPIENT: Final = Recipient(
     Address("subscriber@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000")
 )
-_PREHEADER_WORDS: Final = 40
 _PREHEADER_LENGTH: Final = 140
 _NOTHING: Final = "<p style='font-family: sans-serif; color: #777'>{}</p>"
 
@@ -112,9 +111,10 @@ async def text(visit: Visit) -> Response:
 
 def _preheader(preview: ReadMail) -> str:
     """Return what an inbox shows after the subject: without a preheader, the first words."""
-    words = (preview.text or "").split()
-    first = short(" ".join(words[:_PREHEADER_WORDS]), _PREHEADER_LENGTH)
-    return shown_preheader(preview.html or "") or first
+    if shown := shown_preheader(preview.html or ""):
+        return shown
+    text = first_words(preview.html) if preview.html else preview.text or ""
+    return short(" ".join(text.split()), _PREHEADER_LENGTH)
 
 
 async def chosen_subscriber(visit: Visit, draft: Draft) -> Subscriber | None:

@@ -1,4 +1,5 @@
-"""The difference between two texts, readable: whole lines, and the words that changed in them."""
+"""The difference between two texts in a readable form: whole lines, and the words that changed in
+them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.list_rights import ListRight
+from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import parse_ref

@@ -1,0 +1,1 @@
+"""The properties of a list: its definition, appearance, brand, and emails."""

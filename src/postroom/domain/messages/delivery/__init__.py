@@ -1,0 +1,1 @@
+"""What decides about delivery: providers, their rates, warm-up plans, DKIM keys, and bounces."""

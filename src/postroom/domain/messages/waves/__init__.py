@@ -1,0 +1,1 @@
+"""Messages that are sent to a part of their audience first: canaries, A/B tests, waves."""

@@ -1,0 +1,1 @@
+"""Imports of uploaded files that run in the background, and survive a restart."""

@@ -1,0 +1,1 @@
+"""What keeps mail deliverable, as JSON: bounces, suppressions, providers, domains."""

@@ -1,0 +1,42 @@
+"""Replies in many words and languages: do they say that the mailbox is dead?"""
+
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.messages.delivery.bounces import BounceKind
+from postroom.transport.contract import ResultKind
+from postroom.transport.smtp.bounce_verdicts import judge_mailbox
+from postroom.transport.smtp.replies import SmtpStage, parse_reply
+from postroom.transport.smtp.reply_meaning import judge
+
+REPLIES = [
+    line.split(" | ", 1)
+    for line in Path(__file__).with_name("mailbox_replies.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+DEAD = [text for label, text in REPLIES if label == "dead"]
+OTHERS = [text for label, text in REPLIES if label == "other"]
+
+
+def test_every_reply_has_a_label_and_there_are_many_of_both() -> None:
+    assert len(DEAD) + len(OTHERS) == len(REPLIES)
+    assert len(DEAD) > 300
+    assert len(OTHERS) > 200
+
+
+@pytest.mark.parametrize("text", DEAD)
+def test_a_reply_says_that_the_mailbox_is_dead(text: str) -> None:
+    assert judge_mailbox(text).kind is BounceKind.GONE
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_reply_does_not_say_that_the_mailbox_is_dead(text: str) -> None:
+    assert judge_mailbox(text).kind is not BounceKind.GONE
+
+
+@pytest.mark.parametrize("text", DEAD)
+def test_a_dead_mailbox_holds_no_other_email_while_sending(text: str) -> None:
+    reply = parse_reply([text.replace("-", " ", 1).encode() if text[3] == "-" else text.encode()])
+    assert reply is not None
+    assert judge(SmtpStage.RCPT, reply).kind is ResultKind.REFUSED
