@@ -122,15 +122,26 @@ class PostgresServer:
     def fail_over(self, *, promote: bool) -> None:
         """Crash, and start the copy in place of the server: as a standby that is promoted, with its
         own timeline, or just as it is."""
+        self._crash_and_use_copy(standby=promote)
+        if promote:
+            self.promote()
+
+    def fail_over_to_standby(self) -> None:
+        """Crash, and start the copy in place of the server, as a standby that can only be read."""
+        self._crash_and_use_copy(standby=True)
+
+    def promote(self) -> None:
+        """Promote the standby, whose connections stay open."""
+        self.execute("SELECT pg_promote()")
+
+    def _crash_and_use_copy(self, *, standby: bool) -> None:
         self.stop(immediate=True)
         data, copy = (self._process.folder / name for name in ("data", "copy"))
         data.rename(data.with_name("lost"))
         copy.rename(data)
-        if promote:
+        if standby:
             (data / "standby.signal").touch()
         self.start()
-        if promote:
-            self.execute("SELECT pg_promote()")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg.errors import (
@@ -100,7 +101,8 @@ class Database:
         )
         quieten_pool()
         self.server = Server()
-        """The server of the newest connection."""
+        """The server of the newest connection, unless that leads to a standby."""
+        self._to_standby: WeakSet[Connection] = WeakSet()
         self._outages = Outages(self.location)
         self._closed = False
         self._running = 0
@@ -142,8 +144,16 @@ class Database:
     async def _configure(self, connection: Connection) -> None:
         await _configure(connection)
         with suppress(InsufficientPrivilege, UndefinedFunction, FeatureNotSupported):
-            for found in await (await connection.execute(_SERVER)).fetchall():
-                self.server = Server(*found)
+            await self._identify(connection)
+
+    async def _identify(self, connection: Connection) -> None:
+        """Note which server a connection leads to: a standby once it has been promoted."""
+        found = await (await connection.execute(_SERVER)).fetchall()
+        if found:
+            self.server = Server(*found[0])
+            self._to_standby.discard(connection)
+        else:
+            self._to_standby.add(connection)
 
     async def fetch(self, sql: bytes, values: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run a statement that may be repeated; return its rows."""
@@ -187,6 +197,10 @@ class Database:
                 connection = await self._pool.getconn(timeout=_POOL_SECONDS)
                 try:
                     done = await work(connection, again)
+                    if connection in self._to_standby:
+                        # It stays open when the standby is promoted. Once a caller has written to
+                        # it, `server` must show that earlier records may be missing.
+                        await self._identify(connection)
                 except ReadOnlySqlTransaction:
                     # The server has become a standby, or was set to read only, and this connection
                     # stays so. A new one finds the server that can be written to.
