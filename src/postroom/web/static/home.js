@@ -3,7 +3,7 @@
 (() => {
   const greeting = document.querySelector("[data-greeting]");
   const hour = new Date().getHours();
-  greeting.textContent = hour < 5 ? "Good night" : hour < 12 ? "Good morning" : hour < 18 ? "Good afternoon" : "Good evening";
+  greeting.textContent = hour < 5 || hour >= 18 ? "Good evening" : hour < 12 ? "Good morning" : "Good afternoon";
 
   // When a message is finished, the figures of the last message change.
   const sending = () => document.querySelector("[data-sending]")?.dataset.sending ?? "";
