@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-
-import dns.asyncresolver
+from typing import TYPE_CHECKING
 
 from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.checks.machine import (
@@ -31,6 +30,9 @@ from postroom.encryption import DecryptionError
 from postroom.errors import PostroomError
 from postroom.settings import FILE, SettingError, Settings
 from postroom.wiring import Services, load_stored, make_keyring, opened_store
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 __all__ = ["Finding", "FindingState", "check_everything", "load_all_settings"]
 _SAME_KEY = "Set the same POSTROOM_SECRET_KEY on every machine: processes cannot start without it."

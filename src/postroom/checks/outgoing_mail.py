@@ -9,9 +9,8 @@ import urllib.error
 import urllib.request
 from datetime import UTC, datetime
 from http.client import HTTPException
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import dns.asyncresolver
 
 from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import parse_address
@@ -30,6 +29,9 @@ from postroom.wiring import (
     opened_store,
     opened_transport,
 )
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 
 async def check_transport(settings: Settings) -> list[Finding]:

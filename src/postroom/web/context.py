@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-
-from dns.asyncresolver import Resolver
+from typing import TYPE_CHECKING
 
 from postroom.encryption import load_secret_key
 from postroom.sender.message_preflight import PreflightService
@@ -25,6 +24,9 @@ from postroom.wiring import (
     make_preflight,
     make_renderer,
 )
+
+if TYPE_CHECKING:
+    from dns.asyncresolver import Resolver
 
 
 class WebContext:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from dns.asyncresolver import Resolver
 
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.domain.messages.web_pages import known_web_url
@@ -21,6 +20,9 @@ from postroom.transport.contract import Result
 from postroom.transport.registry import sends_mail
 from postroom.wiring.all_services import Services
 from postroom.wiring.opening import opened_transport
+
+if TYPE_CHECKING:
+    from dns.asyncresolver import Resolver
 
 
 async def send_test_emails(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.digest import WeeklyDigest
@@ -14,7 +14,6 @@ from postroom.domain.messages.waves.canaries import CanaryRules
 from postroom.inbound.bounce_worker import BounceWorker
 from postroom.inbound.hit_worker import HitWorker
 from postroom.inbound.listener_certificate import ListenerError
-from postroom.inbound.mail_listener import ListenerSettings, MailListener
 from postroom.inbound.mailbox import MailboxReader
 from postroom.inbound.mailbox_connections import MailboxError, parse_mailbox_url
 from postroom.mail.bounces.envelope_tokens import PURPOSE, EnvelopeSigner
@@ -52,6 +51,9 @@ from postroom.watchdog import Stalls, Watchdog, start_again
 from postroom.wiring.all_services import Services
 from postroom.wiring.live_settings import LiveSettings
 from postroom.wiring.opening import opened_transport
+
+if TYPE_CHECKING:
+    from postroom.inbound.mail_listener import MailListener
 
 _INPUT_SETTINGS = ("inbound_port", "inbound_bind", "bounce_mailbox")
 
@@ -142,6 +144,8 @@ def make_listener(services: Services, settings: Settings) -> MailListener | None
     bounces = settings.bounces
     if bounces.port is None:
         return None
+    from postroom.inbound.mail_listener import ListenerSettings, MailListener
+
     how = ListenerSettings(
         bind=bounces.bind,
         port=bounces.port,

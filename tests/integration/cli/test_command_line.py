@@ -110,6 +110,16 @@ def test_help_loads_no_engine_no_transport_and_no_drawing() -> None:
     assert "subscriber" in done.stdout
 
 
+def test_a_process_starts_without_what_it_uses_only_sometimes() -> None:
+    rare = "dns altcha flufl.bounce aiosmtpd sqlite3 PIL cryptography mrml css_inline"
+    look = (
+        "import sys, postroom.hosted, postroom.cli.operations.parts\n"
+        f"print([name for name in {rare.split()} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_a_process_that_logs_does_not_load_rich() -> None:
     program = (
         "import logging, sys\n"

@@ -14,8 +14,6 @@ from email.message import Message
 from email.utils import parseaddr
 from enum import StrEnum
 
-from flufl.bounce import all_failures
-
 from postroom.mail.bounces.returned_text import header_text, returns_email, text_of
 from postroom.mail.bounces.status_reports import other_actions
 
@@ -232,5 +230,7 @@ def _returns_to_us(message: Message) -> bool:
         return True
     if any(part.get_content_type() in _RETURNED for part in message.walk()):
         return True
+    from flufl.bounce import all_failures
+
     temporary, permanent = all_failures(message)
     return bool(temporary or permanent)

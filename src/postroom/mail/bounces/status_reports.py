@@ -10,7 +10,6 @@ from email.message import Message
 from itertools import islice
 
 import msgspec
-from flufl.bounce import all_failures
 
 from postroom.mail.bounces.returned_text import header_text, own_text
 
@@ -126,6 +125,8 @@ def _recipient(block: Message) -> str:
 
 
 def _guessed_reports(message: Message, text: str) -> Iterator[RecipientReport]:
+    from flufl.bounce import all_failures
+
     fields = {name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(text)}
     temporary, permanent = all_failures(message)
     is_temporary = bool(_TEMPORARY.search(f"{header_text(message, 'subject')}\n{text}"))

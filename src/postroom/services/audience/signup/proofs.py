@@ -12,14 +12,15 @@ import binascii
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-
-import altcha
+from typing import TYPE_CHECKING, Any, Final
 
 from postroom import clock
 from postroom.domain.audience.lists.lists import ListName
 from postroom.encryption import Keyring
 from postroom.services.audience.signup.signup_limits import SignupLimits
+
+if TYPE_CHECKING:
+    import altcha
 
 _ALGORITHM: Final = "PBKDF2/SHA-256"
 # 256 tries of 5,000 iterations on average: about a second of a phone, and 2 ms to check.
@@ -43,6 +44,8 @@ class ProofService:
 
     def challenge(self, lists: Sequence[ListName]) -> dict[str, Any]:
         """Return a new task for a sign-up to one or several of these lists."""
+        import altcha
+
         return altcha.create_challenge(
             _ALGORITHM,
             _COST,
@@ -58,6 +61,8 @@ class ProofService:
         parameters = _parameters(solution)
         if parameters is None or not set(lists) <= _lists_of(parameters):
             return False
+        import altcha
+
         # The signature covers all parameters, so that nobody can choose an easier task.
         if not altcha.verify_solution(solution, self._key()).verified:
             return False
@@ -72,6 +77,8 @@ def _parameters(solution: str) -> altcha.ChallengeParameters | None:
     """Return the task that a solution is for, not checked yet; None if it cannot be read."""
     if not solution or len(solution) > _LONGEST:
         return None
+    import altcha
+
     try:
         payload = json.loads(base64.b64decode(solution, validate=True))
         return altcha.Challenge.from_dict(payload["challenge"]).parameters

@@ -1,16 +1,17 @@
-"""Questions to DNS."""
+"""Questions to DNS.
+
+dnspython is imported when it is used: it takes as long to load as a quarter of Postroom.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
-
-import dns.asyncresolver
-import dns.exception
-import dns.resolver
-import dns.reversename
+from typing import TYPE_CHECKING, Any, Final
 
 from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 _SECONDS: Final = 5.0
 # RFC 2606 and RFC 6761: nobody can send from these, so there is nothing to look up.
@@ -50,10 +51,15 @@ class DnsLookups:
 
     async def hosts(self, address: str) -> list[str]:
         """Return the names of an IP address (PTR)."""
+        import dns.reversename
+
         name = dns.reversename.from_address(address).to_text(omit_final_dot=True)
         return [_host(each.target) for each in await self._ask(name, "PTR")]
 
     async def _ask(self, name: str, kind: str) -> list[Any]:
+        import dns.exception
+        import dns.resolver
+
         try:
             return list(await self._resolver.resolve(name, kind))
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
@@ -64,6 +70,9 @@ class DnsLookups:
 
 def lookups_of_this_machine() -> DnsLookups:
     """Return lookups with the resolver that this machine is configured with. `DnsUnavailable`."""
+    import dns.asyncresolver
+    import dns.resolver
+
     try:
         resolver = dns.asyncresolver.Resolver()
     except dns.resolver.NoResolverConfiguration as exc:

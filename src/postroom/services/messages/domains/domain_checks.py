@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-import dns.asyncresolver
 import msgspec
 
 from postroom.domain.errors import NotNow
@@ -31,6 +31,9 @@ from postroom.services.messages.domains.receiving import (
 )
 from postroom.services.messages.domains.record_findings import RecordFinding, RecordState
 from postroom.services.messages.domains.spf import check_spf
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 
 class OurSending(msgspec.Struct, frozen=True):

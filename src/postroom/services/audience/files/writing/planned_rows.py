@@ -7,7 +7,6 @@ done. That is kept in a temporary database on disk, which takes no more memory f
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self
@@ -26,6 +25,8 @@ class PlannedRows:
     """Rows that a dry run would have written. Close it, or use it as a context."""
 
     def __init__(self) -> None:
+        import sqlite3  # only for dry runs
+
         self._rows = sqlite3.connect("", isolation_level=None)  # on disk, and deleted when closed
         self._rows.execute("PRAGMA journal_mode = OFF")
         self._rows.execute("PRAGMA synchronous = OFF")
