@@ -42,7 +42,8 @@ class FolderSpace(msgspec.Struct, frozen=True):
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """A folder whose disk has too little space; `needed` bytes must be free to start messages."""
+    """A folder whose disk has too little space. Messages start again once `needed` bytes are
+    free."""
 
     folder: str
     free: int
@@ -59,11 +60,10 @@ def find_shortage(
     waiting already (`was_short`), a little more than the mark must be free."""
     found = []
     for each in spaces:
-        needed = mark.needed(each.total)
-        if was_short:
-            needed = int(needed * _RESUME)
-        if each.free < needed:
-            found.append(Shortage(each.folder, each.free, needed))
+        mark_here = mark.needed(each.total)
+        to_resume = int(mark_here * _RESUME)
+        if each.free < (to_resume if was_short else mark_here):
+            found.append(Shortage(each.folder, each.free, to_resume))
     return max(found, key=lambda shortage: shortage.needed - shortage.free, default=None)
 
 

@@ -46,7 +46,8 @@ def test_the_smaller_of_size_and_percentage_counts(
     free: int, total: int, mark: SpaceMark, needed: int | None
 ) -> None:
     found = find_shortage([FolderSpace("/data", free, total)], mark)
-    assert (None if found is None else found.needed) == needed
+    # What is needed to start again is a tenth more.
+    assert (found and found.needed) == (needed and int(needed * 1.1))
 
 
 def test_messages_start_again_only_with_a_tenth_more_than_the_mark() -> None:
@@ -63,7 +64,7 @@ def test_one_full_disk_of_several_is_enough_and_the_fullest_is_named() -> None:
     ]
     found = find_shortage(spaces, MARK)
     assert found is not None
-    assert (found.folder, str(found)) == ("/store", "120 MB free, 200 MB needed")
+    assert (found.folder, str(found)) == ("/store", "120 MB free, 220 MB needed")
 
 
 @pytest.mark.parametrize(
