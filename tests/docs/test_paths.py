@@ -15,7 +15,7 @@ _NAMED = re.compile(r"`((?:src|tests|docs|scripts|deploy|bench|requirements)/[\w
 _MODULE = re.compile(r"`([\w./-]+\.py)`")
 _PLACEHOLDER = re.compile(r"NAME|NOUN")
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FIRST_HOPS = 9
+_FIRST_HOPS = 8
 """Hops that the second path shares with the first, and does not repeat."""
 
 

@@ -28,7 +28,7 @@ from postroom.domain.plain_text import some_lines
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import first_rows
 from postroom.services.audience.fields.list_fields import FieldService
-from postroom.services.audience.growth.list_growth import ListCounts
+from postroom.services.audience.growth.list_growth import ListCounts, figures_of
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.changed_details import ChangedDetails
 from postroom.services.audience.signup.confirming import (
@@ -167,10 +167,9 @@ class SubscriptionService:
         if clock.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
             self._seen = {name: clock.monotonic()}
-        await self._limits.clean_up()
         steps: list[Step] = [
             Batch(entities.LISTS, first_rows(new, ConsentAction.SIGNED_UP, source)),
-            self._limits.first(new.address, name),
+            await self._limits.first(new.address, name),
             Put(CONFIRM_QUEUE, [confirmation_item(new, language)]),
         ]
         try:
@@ -178,7 +177,7 @@ class SubscriptionService:
         except AlreadyExists:
             return False
         await self._rows.keep(new)
-        await self._counts.changed(name, None, new)
+        await self._counts.add(name, figures_of(new))
         return True
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:

@@ -252,7 +252,7 @@ class ImportWriter:
                 changed = blocked_by(changed, self._suppressed[address], self._now)
             if changed != old:
                 replaced.append((old, changed))
-                change += figures_of(changed) + -figures_of(old)
+                change += figures_of(changed) - figures_of(old)
         members = [*new[True].values(), *new[False].values(), *(s.guid for s in single.values())]
         entry = import_entry(self._list, members, self._source.origin, self._now)
         if members:
