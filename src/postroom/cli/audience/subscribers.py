@@ -105,7 +105,7 @@ def ls(
     as_json: bool,
 ) -> None:
     """Show the subscribers of a list, sorted by address. Case is ignored."""
-    from postroom.services.audience.signup.subscriptions import SubscriberSlice
+    from postroom.services.audience.signup.subscriber_reading import SubscriberSlice
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
 
     async def find(services: Services) -> SubscriberSlice | FoundSubscribers:
