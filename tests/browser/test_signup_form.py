@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from postroom.domain.audience.fields import Field
-from postroom.services.audience.signup.subscriptions import SubscriberSlice
+from postroom.services.audience.signup.subscriber_reading import SubscriberSlice
 from postroom.web.public.signup.snippets import frame_snippet, script_snippet
 from tests.browser.support.chromium import PATIENCE, window
 from tests.web.public.test_languages import confirmation_sent

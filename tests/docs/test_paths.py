@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import DOCS, PAGES, ROOT
+from tests.docs.paths import SOURCE, traced_paths
+from tests.docs.test_docs import PAGES, ROOT
 
-_SOURCE = ROOT / "src/postroom"
 _NAMED = re.compile(r"`((?:src|tests|docs|scripts|deploy|bench|requirements)/[\w./-]+)`")
 _MODULE = re.compile(r"`([\w./-]+\.py)`")
 _PLACEHOLDER = re.compile(r"NAME|NOUN")
-_HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FIRST_HOPS = 9
+_FIRST_HOPS = 8
 """Hops that the second path shares with the first, and does not repeat."""
 
 
@@ -35,16 +34,14 @@ def test_contributing_answers_ten_questions_with_files() -> None:
 
 
 def test_every_hop_of_the_traced_paths_exists() -> None:
-    text = (DOCS / "architecture.md").read_text()
-    section = text.partition("## Three paths through the code\n")[2].partition("\n## ")[0]
-    paths = section.split("\n### ")[1:]
+    paths = traced_paths()
     assert len(paths) == 3
     for path, first in zip(paths, (1, _FIRST_HOPS + 1, 1), strict=True):
-        hops = _HOP.findall(path)
-        [count] = re.findall(r"(\d+)\s+hops", path.partition("\n|")[0])
-        assert [int(number) for number, *_ in hops] == list(range(first, int(count) + 1))
-        for _, file, function in hops:
-            assert function in _functions(_SOURCE / file), f"{file} has no {function}"
+        assert [hop.number for hop in path.hops] == list(range(first, path.length + 1))
+        for hop in path.hops:
+            assert hop.function in _functions(SOURCE / hop.file), (
+                f"{hop.file} has no {hop.function}"
+            )
 
 
 def _functions(file: Path) -> set[str]:

@@ -44,8 +44,8 @@ from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.changed_details import CHANGES, awaits
 from postroom.services.audience.signup.preferences import ADDRESS_CHANGE, NEW_ADDRESS
-from postroom.services.audience.signup.subscriptions import SubscriptionService
 from postroom.services.audience.signup.welcomes import WELCOME
+from postroom.services.audience.subscriber_rows import SubscriberRows
 from postroom.services.audience.targeting.audiences import AudienceService
 from postroom.services.messages.sending.holds import ACCOUNT
 from postroom.services.queues.poison import move_to_poison
@@ -72,7 +72,7 @@ class ConfirmationServices(SenderServices, Protocol):
     """The services that confirmations use; `wiring.Services` has all of them."""
 
     lists: ListService
-    subscriptions: SubscriptionService
+    subscriber_rows: SubscriberRows
     audiences: AudienceService
 
 
@@ -114,7 +114,7 @@ class Confirmations:
         self._faults = Faults(services, "confirmations", stop=lambda _: None)
         self._queue = services.store.queue(CONFIRM_QUEUE)
         self._lists = services.lists
-        self._subscriptions = services.subscriptions
+        self._subscribers = services.subscriber_rows
         self._audiences = services.audiences
         self._active: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
@@ -241,11 +241,11 @@ class Confirmations:
         """Return the subscriber, or the one that they become with a new address; None if they have
         been removed, blocked or verified. Only verified subscribers are welcomed, or asked about
         `changes`, as long as these wait. A new address may be that of another subscriber."""
-        subscriber = await self._subscriptions.by_guid(name, guid)
+        subscriber, _ = await self._subscribers.owner(name, guid)
         if subscriber is None or subscriber.blocked:
             return None
         if new_address:
-            there = await self._subscriptions.find(name, Address(new_address))
+            there = await self._subscribers.find(name, Address(new_address))
             if there is not None and there.blocked:
                 return None
             return msgspec.structs.replace(subscriber, address=Address(new_address))

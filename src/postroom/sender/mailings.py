@@ -171,7 +171,7 @@ class Mailings:
             from_name=message.from_name,
             reply_to=message.reply_to or shown.reply_to,
             headers=shown.headers,
-            attachments=await self._files.read(message),
+            attachments=await self._files.read(message.ref, message.attachments),
             web_url=web_url(self._base_url, message.ref, message.web_key),
             columns=Columns(message.fields, message.conditions),
             tracking=tracking,

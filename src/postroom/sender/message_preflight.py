@@ -25,8 +25,11 @@ from postroom.mail.bodies.html import HtmlTag, tokens
 from postroom.mail.mail_reader import ReadMail
 from postroom.sender.message_rendering import Examined, Renderer
 from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
-from postroom.services.audience.targeting.audiences import COUNTED_AT_ONCE, AudienceService
-from postroom.services.audience.targeting.excluded_examples import excluded_examples
+from postroom.services.audience.targeting.audiences import (
+    COUNTED_AT_ONCE,
+    AudienceService,
+    excluded_examples,
+)
 from postroom.services.messages.checks.background_checks import BackgroundChecks
 from postroom.services.messages.checks.link_checks import MOST_LINKS, LinkTrial, web_links
 from postroom.services.messages.checks.preflight import (

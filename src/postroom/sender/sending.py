@@ -133,7 +133,7 @@ class Sender:
             background = [
                 asyncio.create_task(each)
                 for each in (
-                    self._work.keep_leases(self._pages.values),
+                    self._work.leases.keep(self._pages.values),
                     self._recover(),
                     self._stop_paused(),
                     self._mark(),

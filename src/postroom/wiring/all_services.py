@@ -294,6 +294,7 @@ class Services:
             self.suppressions,
             self.personal_hits,
             self.foreign_ids,
+            self.unsubscribes,
         )
         self.ab_tests = AbTestService(
             self.ab_test_rows,

@@ -33,7 +33,7 @@ from postroom.sender.limits.sending_limits import SendingLimits
 from postroom.sender.limits.warm_up_limits import WarmUpLimits
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.audience.bounces.providers.provider_hooks import HOOKS
-from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
+from postroom.services.audience.fields.field_changes import UnfinishedRenames
 from postroom.services.audience.results.withdrawn_consents import WithdrawnConsents
 from postroom.services.audience.suppression.delivery_limits import DeliveryLimits, HoldRates
 from postroom.services.events import Severity

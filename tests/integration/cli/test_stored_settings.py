@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from postroom.settings import SETTINGS, load_settings
-from postroom.web.admin.configuration.setting_pages import PAGES
+from postroom.web.admin.operations.settings import PAGES
 from postroom.wiring import load_stored, opened_live, opened_services
 from tests.services.mail.recording_smtp import RecordingSmtp, running_recording_smtp
 from tests.services.postroom import CommandLine

@@ -172,9 +172,9 @@ async def test_another_list_is_confirmed_by_email_and_left_at_once(
     assert 'name="shown" value="garden"' in again.text
     # A list that became public after the page was shown is not left.
     await site.visitor().http.post(link(ann), data={**form, "list": []})
-    assert await site.services.subscriptions.find(ListName("garden"), ann.address) is not None
+    assert await site.services.subscriber_rows.find(ListName("garden"), ann.address) is not None
     await site.visitor().http.post(link(ann), data={**form, "list": [], "shown": ["garden"]})
-    assert await site.services.subscriptions.find(ListName("garden"), ann.address) is None
+    assert await site.services.subscriber_rows.find(ListName("garden"), ann.address) is None
 
 
 async def test_every_public_list_can_be_left_and_those_with_a_form_are_linked(
@@ -194,9 +194,9 @@ async def test_every_public_list_can_be_left_and_those_with_a_form_are_linked(
 
     form = {"action": "save", "attributes.city": "Bern", "shown": ["legal", "robots", "garden"]}
     left = await site.visitor().http.post(link(ann), data={**form, "list": ["robots", "cities"]})
-    assert await services.subscriptions.find(ListName("legal"), Address(ANN)) is None
-    assert await services.subscriptions.find(ListName("robots"), Address(ANN)) is not None
-    assert await services.subscriptions.find(ListName("cities"), Address(ANN)) is None
+    assert await services.subscriber_rows.find(ListName("legal"), Address(ANN)) is None
+    assert await services.subscriber_rows.find(ListName("robots"), Address(ANN)) is not None
+    assert await services.subscriber_rows.find(ListName("cities"), Address(ANN)) is None
     assert re.findall(r'href="/subscribe\?list=(\w+)', left.text) == ["cities", "legal"]
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.audience.csv_files import export_list, import_file
-from postroom.cli.audience.inactive import remove_inactive
 from postroom.cli.audience.listmonk import import_listmonk
 from postroom.cli.audience.personal_data import erase, export_data, shown_state
 from postroom.cli.support import output
+from postroom.cli.support.inactivity import inactive_days_option
 from postroom.cli.support.running import call, read_pairs, with_settings
 from postroom.domain.audience.consent import BY_COMMAND
-from postroom.services.resources.audience import describe_subscriber
+from postroom.services.resources.audience import describe_removal, describe_subscriber
 
 if TYPE_CHECKING:
     from postroom.domain.audience.lists.lists import Subscriber
+    from postroom.services.audience.bulk_changes import BulkReport
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -39,7 +40,6 @@ def subscribers() -> None:
 subscribers.add_command(import_file)
 subscribers.add_command(import_listmonk)
 subscribers.add_command(export_list)
-subscribers.add_command(remove_inactive)
 subscribers.add_command(export_data)
 subscribers.add_command(erase)
 
@@ -105,7 +105,7 @@ def ls(
     as_json: bool,
 ) -> None:
     """Show the subscribers of a list, sorted by address. Case is ignored."""
-    from postroom.services.audience.signup.subscriptions import SubscriberSlice
+    from postroom.services.audience.signup.subscriber_reading import SubscriberSlice
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
 
     async def find(services: Services) -> SubscriberSlice | FoundSubscribers:
@@ -286,3 +286,37 @@ def _further_details(subscriber: Subscriber) -> dict[str, Any]:
 
 def _shown_value(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+@subscribers.command("remove-inactive")
+@click.argument("list_name", metavar="LIST")
+@inactive_days_option
+@click.option(
+    "--received",
+    metavar="REF",
+    help="Only recipients of this win-back message. [default: everyone who is inactive]",
+)
+@output.yes_option
+@output.json_option
+@with_settings
+def remove_inactive(
+    settings: Settings, list_name: str, days: str, received: str | None, yes: bool, as_json: bool
+) -> None:
+    """Remove inactive subscribers from a list.
+
+    With --received, only those who received the win-back message and did not respond. Those who
+    read without pictures and click nothing look inactive, too.
+    """
+
+    async def work(services: Services) -> BulkReport:
+        segment = await services.inactive.segment(list_name, int(days), received)
+        return await services.inactive.remove(segment)
+
+    output.confirm(f"Remove the inactive subscribers of {list_name}?", yes=yes)
+    report = call(settings, work)
+    if as_json:
+        output.print_json(describe_removal(report))
+        return
+    output.say(f"{output.counted(report.done, 'subscriber')} removed.")
+    for each in report.problems:
+        output.note(each)

@@ -234,20 +234,17 @@ class PageEmails:
 
     def counts(self, deferred: int = 0) -> Counts:
         """Return this page's part of the sum."""
-        count, unanswered = self._packed.outcomes.count, self._packed.unanswered
+        outcomes, unanswered = self._packed.outcomes, self._packed.unanswered
+        count = outcomes.count
+        # Either may be left out: then no email that is done was ever in doubt.
+        both = zip(outcomes, unanswered, strict=False)
         return Counts(
             planned=len(self),
             accepted=count(_ACCEPTED),
             refused=count(_REFUSED),
             suppressed=count(_SUPPRESSED),
             in_doubt=count(_IN_DOUBT),
-            possible_duplicates=sum(
-                1
-                for place, number in enumerate(unanswered)
-                if number and self._packed.outcomes[place]
-            )
-            if unanswered and self._packed.outcomes
-            else 0,
+            possible_duplicates=sum(1 for code, number in both if code and number),
             deferred=deferred,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 
@@ -66,16 +66,12 @@ class PageWork:
             has_sent=self._sending.has_sent,
             steady_for=lambda: outages.steady_for,
         )
-        self._leases = Leases(
+        self.leases = Leases(
             parts.services.store.queue(SEND_QUEUE), claims, journal, settings.lease
         )
         self._claims = GroupClaims(parts, claims, self._items)
-        self._records = PageRecords(parts, self._leases, self._items)
+        self._records = PageRecords(parts, self.leases, self._items)
         self._turns = asyncio.Lock()
-
-    async def keep_leases(self, pages: Callable[[], Collection[ActivePage]]) -> None:
-        """Renew the leases of pages until cancelled."""
-        await self._leases.keep(pages)
 
     async def work_on(self, group: Sequence[ActivePage]) -> None:
         """Work on pages of one message until each is settled, or left to another sender."""

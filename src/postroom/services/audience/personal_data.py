@@ -22,6 +22,7 @@ from postroom.services.audience.lists import ListService
 from postroom.services.audience.results.personal_hits import PersonalHits, PersonResult
 from postroom.services.audience.signup.foreign_ids import ForeignId, ForeignIds
 from postroom.services.audience.signup.subscriptions import SubscriptionService
+from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.suppression.bounce_history import RecordedBounce
 from postroom.services.audience.suppression.suppressions import SuppressionService
 from postroom.services.messages.message_times import MessageTimes
@@ -79,10 +80,12 @@ class TraceService:
         suppressions: SuppressionService,
         personal: PersonalHits,
         foreign_ids: ForeignIds,
+        unsubscribes: Unsubscribes,
     ) -> None:
         self._lists = lists
         self._subscriptions = subscriptions
         self._foreign_ids = foreign_ids
+        self._unsubscribes = unsubscribes
         self._times = times
         self._outcomes = outcomes
         self._ledger = ledger
@@ -167,7 +170,7 @@ class TraceService:
         unsubscribes: list[Unsubscribe] = []
         async for lists in self._all_lists():
             found = await asyncio.gather(
-                *(self._subscriptions.left_at(each.name, address) for each in lists)
+                *(self._unsubscribes.left_at(each.name, address) for each in lists)
             )
             unsubscribes += [
                 Unsubscribe(each.name, at)
@@ -220,7 +223,7 @@ class TraceService:
                 by_list.setdefault(message.lists[record.list_number], []).append(message)
         found: dict[MessageRef, PersonResult] = {}
         for name, messages in by_list.items():
-            subscriber = await self._subscriptions.find(name, address)
+            subscriber = await self._subscriptions.rows.find(name, address)
             if subscriber is not None:
                 found |= await self._personal.of_subscriber(subscriber, messages)
         return found

@@ -40,7 +40,7 @@ from postroom.services.audience.consent.tracking_consent import (
     with_consent_date,
 )
 from postroom.services.audience.former_rows import FormerRows, formerly_rows
-from postroom.services.audience.growth.list_growth import ListCounts
+from postroom.services.audience.growth.list_growth import ListCounts, figures_of
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.suppression.suppression_rows import SuppressionRows, blocked_by
@@ -134,7 +134,7 @@ class SubscriberRows:
         name, address = new.list_name, new.address
         if known is not None and known.guid == new.guid:
             # This sign-up has written them already, and then met a limit.
-            await self._counts.changed(name, None, known)
+            await self._counts.add(name, figures_of(known))
             return known
         if known is not None:
             return await self._with_pending(known, new, source)
@@ -145,7 +145,7 @@ class SubscriberRows:
             if found is None:
                 raise Overtaken("subscriber", address) from exc
             return await self._with_pending(found, new, source)
-        await self._counts.changed(name, None, new)
+        await self._counts.add(name, figures_of(new))
         return msgspec.structs.replace(new, etag=etags[0])
 
     async def _with_pending(
@@ -185,7 +185,7 @@ class SubscriberRows:
             before = entries[-1].head if entries else None
         etag = (await self.table.apply(first_rows(new, act, source, before)))[0]
         await self.keep(new)
-        await self._counts.changed(new.list_name, None, new)
+        await self._counts.add(new.list_name, figures_of(new))
         return msgspec.structs.replace(new, etag=etag)
 
     async def keep(self, new: Subscriber) -> None:
@@ -205,7 +205,7 @@ class SubscriberRows:
         traces = [Delete(name, entry_row(each.guid, each.number)) for each in entries]
         with contextlib.suppress(NotFound):  # the deletion did not miss them
             await self.table.apply([*entities.subscriber_removal(new), *traces])
-            await self._counts.changed(name, new, None)
+            await self._counts.add(name, -figures_of(new))
 
     async def save(
         self,
@@ -232,7 +232,7 @@ class SubscriberRows:
         except Conflict as exc:
             self.ledger.note_conflict(new.guid)
             raise Overtaken("subscriber", new.address) from exc
-        await self._counts.changed(new.list_name, old, new)
+        await self._counts.add(new.list_name, figures_of(new) - figures_of(old))
         return msgspec.structs.replace(new, etag=saved)
 
     async def note_engagement(
@@ -287,7 +287,7 @@ class SubscriberRows:
             raise Exists("subscriber", new.address) from exc
         except (StaleETag, NotFound) as exc:
             raise Overtaken("subscriber", old.address) from exc
-        await self._counts.changed(new.list_name, old, new)
+        await self._counts.add(new.list_name, figures_of(new) - figures_of(old))
         return msgspec.structs.replace(new, etag=etags[0])
 
     async def leave(
@@ -318,7 +318,7 @@ class SubscriberRows:
                 # Deleted in the meantime: the deletion may have missed the row that we wrote.
                 await self._unsubscribes.forget(name, address)
             return False
-        await self._counts.changed(name, subscriber, None)
+        await self._counts.add(name, -figures_of(subscriber))
         return True
 
     async def remove(
@@ -346,7 +346,7 @@ class SubscriberRows:
             attempt, "subscriber", subscriber.address, final=StaleETag
         )
         if is_removed:
-            await self._counts.changed(subscriber.list_name, subscriber, None)
+            await self._counts.add(subscriber.list_name, -figures_of(subscriber))
         return is_removed
 
 

@@ -191,7 +191,9 @@ class MessageService:
         try:
             message = await self._rows.insert(message)
         except AlreadyExists:
-            return await self.get(message.ref)  # created by the same call, repeated in the meantime
+            return await self._rows.get(
+                message.ref
+            )  # created by the same call, repeated in the meantime
         await self._states.wake_scheduler(message)
         return message
 
@@ -300,7 +302,7 @@ class MessageService:
 
     async def files(self, message: Message) -> tuple[AttachedFile, ...]:
         """Return the attached files of a message, as they are sent."""
-        return await self._files.read(message)
+        return await self._files.read(message.ref, message.attachments)
 
     async def remove_done(self, message: Message) -> None:
         """Delete a finished message whose emails are deleted already. Can be repeated."""
@@ -326,7 +328,7 @@ class MessageService:
 
     async def _find(self, ref: MessageRef) -> Message | None:
         try:
-            return await self.get(ref)
+            return await self._rows.get(ref)
         except NoSuch:
             return None
 

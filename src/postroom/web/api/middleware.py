@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.errors import PostroomError
-from postroom.services.accounts.api_keys import ApiKey, ApiKeyService
+from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.web.api.problems import problem, problem_of
 
 OPEN_PATHS = frozenset({"/openapi.json"})
@@ -42,9 +42,6 @@ class KeyGuard:
         if key is None:
             await _refuse(given is not None, scope, receive, send)
             return
-        await self._counted(key, scope, receive, send)
-
-    async def _counted(self, key: ApiKey, scope: Scope, receive: Receive, send: Send) -> None:
         wait = self._limiter.take(key.id)
         headers = _rate_limit_headers(self._limiter, key.id)
 
@@ -53,16 +50,16 @@ class KeyGuard:
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        if not wait:
-            scope[KEY_IN_SCOPE] = key
-            await self._app(scope, receive, send_counted)
+        if wait:
+            refusal = problem(
+                429,
+                f"this key has reached its rate limit: retry in {wait} s",
+                headers={"Retry-After": str(wait)},
+            )
+            await refusal(scope, receive, send_counted)
             return
-        refusal = problem(
-            429,
-            f"this key has reached its rate limit: retry in {wait} s",
-            headers={"Retry-After": str(wait)},
-        )
-        await refusal(scope, receive, send_counted)
+        scope[KEY_IN_SCOPE] = key
+        await self._app(scope, receive, send_counted)
 
 
 def _rate_limit_headers(limiter: RateLimiter, key: str) -> list[tuple[bytes, bytes]]:

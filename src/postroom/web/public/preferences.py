@@ -317,7 +317,7 @@ async def _other_lists(visitor: Visitor, address: Address, but: ListName) -> Oth
         part = await visitor.services.lists.slice(limit=_LISTS_AT_ONCE, after=after)
         found = [each for each in part.lists if each.public and each.name != but]
         subscribers = await asyncio.gather(
-            *(visitor.services.subscriptions.find(each.name, address) for each in found)
+            *(visitor.services.subscriber_rows.find(each.name, address) for each in found)
         )
         joined |= {each.list_name: each for each in subscribers if each and each.verified}
         public += found

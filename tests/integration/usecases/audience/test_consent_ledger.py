@@ -259,7 +259,7 @@ async def test_after_a_crash_anywhere_the_act_and_its_entry_are_both_there_or_ne
 
         await dies(live())
         histories = [each for each in await consent(services) if each.list_name == name]
-        found = await services.subscriptions.find(name, Address(ANN))
+        found = await services.subscriber_rows.find(name, Address(ANN))
         entries: list[ConsentEntry] = histories[0].entries if histories else []
         expected = [ConsentAction.SIGNED_UP, ConsentAction.CONFIRMED, ConsentAction.UNSUBSCRIBED]
         assert [each.act for each in entries] == expected[: len(entries)]
@@ -354,6 +354,6 @@ async def test_an_import_that_unsubscribes_survives_a_change_at_the_same_moment(
     monkeypatch.setattr(LedgerRows, "head", overtaken)
     file = io.BytesIO(f"email,status\n{ANN},unsubscribed\n".encode())
     assert (await services.imports.import_csv(name, file)).unsubscribed == 1
-    assert await services.subscriptions.find(name, Address(ANN)) is None
+    assert await services.subscriber_rows.find(name, Address(ANN)) is None
     assert await faults(services, name) == []
     assert (await acts(services))[-1][-2:] == ["blocked", "unsubscribed"]

@@ -3,7 +3,7 @@
 from postroom.domain.audience.fields import Field
 from postroom.domain.messages.audiences import Audience
 from postroom.services.audience.fields.field_gaps import FieldGap, FieldGaps
-from postroom.services.audience.targeting.excluded_examples import excluded_examples
+from postroom.services.audience.targeting.audiences import excluded_examples
 from postroom.wiring import Services
 
 

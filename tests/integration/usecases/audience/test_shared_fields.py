@@ -7,7 +7,7 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists.lists import EVERY_LIST, ListName
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.domain.messages.audiences import Audience
-from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
+from postroom.services.audience.fields.field_changes import UnfinishedRenames
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.contract.conftest import ON_ONE_ENGINE

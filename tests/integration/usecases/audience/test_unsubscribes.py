@@ -42,7 +42,7 @@ async def test_unsubscribing_is_recorded_without_the_address_and_the_trace_shows
     assert unsubscribe.list_name == name
     assert now() - timedelta(minutes=5) < unsubscribe.left_at <= now()
     assert trace.subscriptions == []
-    assert await services.subscriptions.left_at(other, ANN) is None
+    assert await services.unsubscribes.left_at(other, ANN) is None
 
 
 async def test_what_an_administrator_does_is_not_an_unsubscribe_and_forgets_none(
@@ -66,13 +66,13 @@ async def test_signing_up_and_confirming_again_removes_the_record_of_leaving(
         address = f"ann{writes}@example.com"
         await leave(services, name, address)
         assert await services.subscriptions.subscribe(name, address)
-        assert await services.subscriptions.left_at(name, Address(address)) is not None
+        assert await services.unsubscribes.left_at(name, Address(address)) is not None
         guid = (await services.subscriptions.get(name, address)).guid
         await dies(Services(Fated(store, fate)).subscriptions.confirm(name, guid))
         confirmed = await services.subscriptions.confirm(name, guid)
         assert confirmed is not None
         assert confirmed.verified
-        assert await services.subscriptions.left_at(name, Address(address)) is None
+        assert await services.unsubscribes.left_at(name, Address(address)) is None
 
     await cut_after_each_write(attempt)
 
@@ -86,10 +86,10 @@ async def test_leaving_that_is_interrupted_anywhere_never_removes_without_rememb
         address = Address(f"ann{writes}@example.com")
         guid = (await services.subscriptions.add(name, address, verified=True)).guid
         await dies(Services(Fated(store, fate)).subscriptions.unsubscribe(name, guid))
-        is_remembered = await services.subscriptions.left_at(name, address) is not None
+        is_remembered = await services.unsubscribes.left_at(name, address) is not None
         assert is_remembered or address in await check_pairs(store, name)
         await services.subscriptions.unsubscribe(name, guid)
-        assert await services.subscriptions.left_at(name, address) is not None
+        assert await services.unsubscribes.left_at(name, address) is not None
         assert address not in await check_pairs(store, name)
 
     await cut_after_each_write(attempt)
@@ -189,7 +189,7 @@ async def test_unsubscribes_are_counted_from_a_moment_on(services: Services) -> 
     name, begin = await make_list(services), now()
     await leave(services, name, "ann@example.com")
     await leave(services, name, "bob@example.com")
-    assert await services.subscriptions.unsubscribed_since(name, begin) == 2
-    assert await services.subscriptions.unsubscribed_since(name, now()) == 0
+    assert await services.unsubscribes.count_since(name, begin) == 2
+    assert await services.unsubscribes.count_since(name, now()) == 0
     other = await make_list(services, "contoso2")
-    assert await services.subscriptions.unsubscribed_since(other, begin) == 0
+    assert await services.unsubscribes.count_since(other, begin) == 0

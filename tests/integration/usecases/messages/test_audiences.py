@@ -27,7 +27,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.fan_out import NO_MATCH, FanOut, Superseded
 from postroom.services import entities
-from postroom.services.audience.fields.unfinished_renames import UnfinishedRenames
+from postroom.services.audience.fields.field_changes import UnfinishedRenames
 from postroom.services.audience.growth import recent_counts
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.audience.targeting import received_messages

@@ -65,9 +65,7 @@ async def test_the_demo_has_history_that_every_page_can_show(services: Services)
     assert len(await services.times.upcoming(limit=10)) == 1
     for message in await services.times.drafts(limit=10):
         await services.composing.checked(message)
-    assert (
-        await services.subscriptions.unsubscribed_since(done[0].list_name, curve.points[0].at) > 100
-    )
+    assert await services.unsubscribes.count_since(done[0].list_name, curve.points[0].at) > 100
     events = (await services.events.slice(limit=100)).events
     assert sum(" sent: " in each.text for each in events) == len(done)
 

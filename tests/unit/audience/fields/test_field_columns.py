@@ -11,7 +11,8 @@ from postroom.domain.errors import Invalid
 from postroom.services.audience.files.columns.columns import ColumnPlan
 from postroom.services.audience.files.columns.field_columns import BUILT_IN_NAMES
 from postroom.services.audience.files.columns.meanings import Meaning
-from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.line_chunks import Chunk
+from postroom.services.audience.files.subscriber_lines import SubscriberFile
 
 FIELDS = Fields(
     [

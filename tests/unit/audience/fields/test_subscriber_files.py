@@ -20,8 +20,9 @@ from postroom.services.audience.files.columns.column_names import COLUMN_NAMES, 
 from postroom.services.audience.files.columns.columns import ColumnPlan
 from postroom.services.audience.files.columns.meanings import Blocking, Meaning, Standing
 from postroom.services.audience.files.columns.status_words import STATUS_WORDS
+from postroom.services.audience.files.line_chunks import Chunk
 from postroom.services.audience.files.record_lines import LONGEST_RECORD
-from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.subscriber_lines import SubscriberFile
 
 ANN = address_key(Address("ann@b.org"))
 

@@ -13,8 +13,10 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from postroom.domain.audience.lists.appearance import Colour
+from postroom.domain.audience.lists.appearance import Colour, parse_button_colour, parse_colour
+from postroom.domain.audience.lists.list_property import Input, ListForm, ListProperty, lines
 from postroom.domain.errors import Invalid
+from postroom.domain.languages import ENGLISH_NAMES
 from postroom.domain.plain_text import one_line
 
 # Fonts that devices already have: nothing is loaded. Single quotes, because emails have them in
@@ -170,3 +172,97 @@ def _has_public_host(url: str) -> bool:
 def initial_of(name: str) -> str:
     """Return the first letter or digit of a name as a capital: it stands for a missing logo."""
     return next((each.upper()[:1] for each in name if each.isalnum()), "")
+
+
+BRAND_PROPERTIES: Final = (
+    ListProperty(
+        name="colour",
+        stored_as="Colour",
+        label="Accent colour",
+        help="The accent colour, for buttons and links, such as #27509b. Text on it is black or"
+        " white, whichever is easier to read.",
+        check=parse_colour,
+        input=Input.COLOUR,
+        longest=7,
+        example="#27509b",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="button_colour",
+        stored_as="ButtonColour",
+        label="Button colour in emails",
+        help="If empty: the accent colour. Text on it is black or white, whichever is easier to"
+        " read.",
+        check=parse_button_colour,
+        input=Input.COLOUR,
+        longest=7,
+        example="#c2410c",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="font",
+        stored_as="Font",
+        label="Font",
+        help="Nothing is downloaded: each device uses a font that it already has.",
+        check=parse_font,
+        default=DEFAULT_FONT,
+        input=Input.CHOICE,
+        choices=tuple(FONTS),
+        example="serif",
+        restore=lambda name: name if name in FONTS else DEFAULT_FONT,
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="website",
+        stored_as="Website",
+        label="Website",
+        help="Linked at the end of public pages and emails.",
+        check=parse_website,
+        input=Input.LINK,
+        longest=LONGEST_URL,
+        example="https://www.example.com",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="social_links",
+        stored_as="SocialLinks",
+        label="Social links",
+        help=f"Links to your profiles, one per line, up to {MOST_LINKS}.",
+        check=parse_social_links,
+        input=Input.LINKS,
+        longest=MOST_LINKS * (LONGEST_URL + 1),
+        example="https://www.instagram.com/contoso\nhttps://www.linkedin.com/company/contoso",
+        form=ListForm.BRAND,
+    ),
+    lines(
+        "footer_text",
+        500,
+        stored_as="FooterText",
+        label="Footer text",
+        help="Shown at the end of public pages, of confirmation and welcome emails, and of messages"
+        " with a template, for example your company registration.",
+        example="Registered in Ireland, no. 123456",
+        form=ListForm.BRAND,
+    ),
+    *(
+        lines(
+            f"footer_text_{language}",
+            500,
+            stored_as=f"FooterText{language.capitalize()}",
+            label=f"Footer text in {name}",
+            help=f"Replaces the footer text on pages and in emails in {name}.",
+            form=ListForm.BRAND,
+        )
+        for language, name in ENGLISH_NAMES.items()
+    ),
+    lines(
+        "postal_address",
+        500,
+        stored_as="PostalAddress",
+        label="Postal address",
+        help="Shown at the end of every email; many countries require it. Leave empty if your own"
+        " design already shows it.",
+        example="Contoso Ltd\n1 Main Street\nDublin",
+        form=ListForm.BRAND,
+    ),
+)

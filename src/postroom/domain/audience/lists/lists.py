@@ -2,7 +2,8 @@
 
 Each property of a list is defined once, in the table `PROPERTIES`: the store, the API, the command
 line and the form for lists are derived from it. To add a property, add it there and to
-`MailingList`.
+`MailingList`. Some properties are defined next to their rules, such as those of the brand in
+`brand.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,8 @@ from typing import Any, Final, NewType
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
-from postroom.domain.audience.lists.appearance import Colour, parse_button_colour, parse_colour
-from postroom.domain.audience.lists.brand import (
-    DEFAULT_FONT,
-    FONTS,
-    LONGEST_URL,
-    MOST_LINKS,
-    Brand,
-    parse_font,
-    parse_social_links,
-    parse_website,
-)
+from postroom.domain.audience.lists.appearance import Colour
+from postroom.domain.audience.lists.brand import BRAND_PROPERTIES, DEFAULT_FONT, Brand
 from postroom.domain.audience.lists.form_properties import FORM_PROPERTIES
 from postroom.domain.audience.lists.list_emails import (
     EMAIL_PROPERTIES,
@@ -46,11 +38,10 @@ from postroom.domain.audience.lists.list_property import (
     lines,
 )
 from postroom.domain.audience.lists.mail_headers import MAIL_PROPERTIES
-from postroom.domain.audience.lists.track_property import TRACK_PROPERTY, UTM_PROPERTY
 from postroom.domain.audience.time_zones import DEFAULT_ZONE, ZONE_PROPERTY
 from postroom.domain.errors import Invalid
-from postroom.domain.languages import ENGLISH_NAMES, LANGUAGES, known_language, parse_list_language
-from postroom.domain.messages.tracking import Track
+from postroom.domain.languages import LANGUAGES, known_language, parse_list_language
+from postroom.domain.messages.tracking import Track, parse_track
 
 ListName = NewType("ListName", str)
 EVERY_LIST: Final = ListName("*")
@@ -310,96 +301,7 @@ _ALL: Final = (
         form=ListForm.SIGNUP_PAGE,
         in_api=False,
     ),
-    ListProperty(
-        name="colour",
-        stored_as="Colour",
-        label="Accent colour",
-        help="The accent colour, for buttons and links, such as #27509b. Text on it is black or"
-        " white, whichever is easier to read.",
-        check=parse_colour,
-        input=Input.COLOUR,
-        longest=7,
-        example="#27509b",
-        form=ListForm.BRAND,
-    ),
-    ListProperty(
-        name="button_colour",
-        stored_as="ButtonColour",
-        label="Button colour in emails",
-        help="If empty: the accent colour. Text on it is black or white, whichever is easier to"
-        " read.",
-        check=parse_button_colour,
-        input=Input.COLOUR,
-        longest=7,
-        example="#c2410c",
-        form=ListForm.BRAND,
-    ),
-    ListProperty(
-        name="font",
-        stored_as="Font",
-        label="Font",
-        help="Nothing is downloaded: each device uses a font that it already has.",
-        check=parse_font,
-        default=DEFAULT_FONT,
-        input=Input.CHOICE,
-        choices=tuple(FONTS),
-        example="serif",
-        restore=lambda name: name if name in FONTS else DEFAULT_FONT,
-        form=ListForm.BRAND,
-    ),
-    ListProperty(
-        name="website",
-        stored_as="Website",
-        label="Website",
-        help="Linked at the end of public pages and emails.",
-        check=parse_website,
-        input=Input.LINK,
-        longest=LONGEST_URL,
-        example="https://www.example.com",
-        form=ListForm.BRAND,
-    ),
-    ListProperty(
-        name="social_links",
-        stored_as="SocialLinks",
-        label="Social links",
-        help=f"Links to your profiles, one per line, up to {MOST_LINKS}.",
-        check=parse_social_links,
-        input=Input.LINKS,
-        longest=MOST_LINKS * (LONGEST_URL + 1),
-        example="https://www.instagram.com/contoso\nhttps://www.linkedin.com/company/contoso",
-        form=ListForm.BRAND,
-    ),
-    lines(
-        "footer_text",
-        500,
-        stored_as="FooterText",
-        label="Footer text",
-        help="Shown at the end of public pages, of confirmation and welcome emails, and of messages"
-        " with a template, for example your company registration.",
-        example="Registered in Ireland, no. 123456",
-        form=ListForm.BRAND,
-    ),
-    *(
-        lines(
-            f"footer_text_{language}",
-            500,
-            stored_as=f"FooterText{language.capitalize()}",
-            label=f"Footer text in {name}",
-            help=f"Replaces the footer text on pages and in emails in {name}.",
-            form=ListForm.BRAND,
-        )
-        for language, name in ENGLISH_NAMES.items()
-    ),
-    lines(
-        "postal_address",
-        500,
-        stored_as="PostalAddress",
-        label="Postal address",
-        help="Shown at the end of every email; many countries require it. Leave empty if your own"
-        " design already shows it.",
-        example="Contoso Ltd\n1 Main Street\nDublin",
-        form=ListForm.BRAND,
-    ),
+    *BRAND_PROPERTIES,
     ListProperty(
         name="noindex",
         stored_as="NoIndex",
@@ -420,9 +322,32 @@ _ALL: Final = (
         in_api=False,
     ),
     *MAIL_PROPERTIES,
-    TRACK_PROPERTY,
+    ListProperty(
+        name="track",
+        stored_as="Track",
+        label="Opens and clicks",
+        help="Whether messages to this list measure opens and clicks, unless a message says"
+        " otherwise. Aggregate counts them without identifying anyone. Personal also records who,"
+        " but only for subscribers who agreed to it and have not withdrawn their consent.",
+        check=lambda text: parse_track(text).value,
+        default=Track.OFF.value,
+        input=Input.CHOICE,
+        choices=tuple(map(str, Track)),
+        example="aggregate",
+        restore=lambda stored: stored if stored in set(Track) else Track.OFF.value,
+    ),
     ZONE_PROPERTY,
-    UTM_PROPERTY,
+    line(
+        "utm_source",
+        100,
+        required=False,
+        stored_as="UtmSource",
+        label="UTM source",
+        help="The source in links to websites, for web analytics. The medium is email, and the"
+        " campaign is the day and the subject. Links that have UTM parameters stay as they are. If"
+        " empty, none are added.",
+        example="newsletter",
+    ),
     *FORM_PROPERTIES,
     *EMAIL_PROPERTIES,
 )

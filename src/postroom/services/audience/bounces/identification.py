@@ -113,7 +113,7 @@ class BounceIdentification:
             return None
         owners: list[SentEmail | Subscriber] = [*await self._sent.to(message, address)]
         for name in _lists_of(message):
-            subscriber = await self._subscriptions.find(name, address)
+            subscriber = await self._subscriptions.rows.find(name, address)
             if subscriber is not None:
                 owners.append(subscriber)
         for each in owners:

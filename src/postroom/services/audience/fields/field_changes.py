@@ -4,7 +4,7 @@ The name of a field is also the name of its values in the rows of subscribers. R
 declares it under its new name, together with the former one. Then it renames the field in the
 rules of segments and the values in the rows. Finally it forgets the former name. Each step can be
 repeated, so an interrupted change is finished by `finish_rename`, which the scheduler calls for
-every list that is in the index of renames (`unfinished_renames.py`).
+every list that is in the index of renames (`UnfinishedRenames`).
 
 A message whose recipients are being planned knows the fields as they were when that began. So the
 values are renamed only when no message is being planned that may not know the new name.
@@ -12,6 +12,7 @@ values are renamed only when no message is being planned that may not know the n
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,12 +32,13 @@ from postroom.services import entities
 from postroom.services.audience.fields.list_fields import DeclaredFields, FieldService
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.targeting.segments import SegmentService
-from postroom.services.concurrency import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict, run_periodically
 from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Replace, Store
 
 _ROWS: Final = 1000  # the most that one query returns
 _LISTS_AT_ONCE: Final = 100
+_FINISHED_EVERY: Final = 30.0  # seconds
 _BATCH: Final = 100  # the operations of one batch of the store
 _ATTRIBUTES: Final = "Attributes"
 _PENDING: Final = "PendingAttributes"
@@ -338,3 +340,28 @@ def _with_attributes(
     if not changed:
         return None
     return msgspec.structs.replace(entity, properties={**entity.properties, **changed})
+
+
+class UnfinishedRenames:
+    """Finishes renames that were interrupted, or had to wait for a message."""
+
+    def __init__(self, store: Store, changes: FieldChanges) -> None:
+        self._store = store
+        self._index = store.table(entities.LIST_INDEX)
+        self._changes = changes
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Finish them every half minute until `stopping`."""
+        await run_periodically(
+            self._store, "renaming of fields", lambda _: self.finish(), every=_FINISHED_EVERY,
+            stopping=stopping,
+        )  # fmt: skip
+
+    async def finish(self) -> None:
+        """Finish all that can be finished now."""
+        async for entry in self._index.scan(KeyRange.only(entities.RENAMING)):
+            try:
+                await self._changes.finish_rename(entry.row)
+            except NoSuch:  # the list was deleted
+                with contextlib.suppress(NotFound):
+                    await self._index.delete(entry.partition, entry.row)

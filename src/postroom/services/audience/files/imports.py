@@ -52,13 +52,14 @@ from postroom.services.audience.files.import_report import (
     RejectedLine,
     UnusableLines,
 )
+from postroom.services.audience.files.line_chunks import Chunk
 from postroom.services.audience.files.reading_ahead import (
     PreparedChunk,
     batches_of,
     in_thread,
     read_ahead,
 )
-from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.subscriber_lines import SubscriberFile
 from postroom.services.audience.files.writing.blocked_lines import BlockedLines
 from postroom.services.audience.files.writing.import_writer import BATCHES_AT_ONCE, ImportWriter
 from postroom.services.audience.files.writing.planned_rows import PlannedRows

@@ -15,7 +15,8 @@ import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.lists.lists import SubscriberGuid, new_guids
-from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
+from postroom.services.audience.files.line_chunks import Chunk
+from postroom.services.audience.files.subscriber_lines import SubscriberFile
 from postroom.services.audience.signup.unsubscribes import UnsubscribedFrom
 
 CHUNK_LINES = 20_000

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.audience.addresses import AddressKey, parse_address
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
@@ -37,69 +37,22 @@ from postroom.services.audience.files.columns.columns import (
     unread_columns,
 )
 from postroom.services.audience.files.columns.guessed_types import ROWS, guessed_type
-from postroom.services.audience.files.columns.meanings import Blocking, Meaning, Standing
-from postroom.services.audience.files.columns.status_words import (
-    FALSE_WORDS,
-    TRUE_WORDS,
-    blocking_of,
-)
+from postroom.services.audience.files.columns.meanings import Standing
+from postroom.services.audience.files.columns.status_words import TRUTH
 from postroom.services.audience.files.encodings import (
     check_decodes,
     checked_encoding,
     marked_encoding,
 )
 from postroom.services.audience.files.import_report import RejectedLine
-from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
+from postroom.services.audience.files.line_chunks import Chunk
+from postroom.services.audience.files.record_lines import RecordLines
 from postroom.services.audience.signup.foreign_ids import parse_foreign_id
 
-_LONGEST_REASON = 1000
-_NO_REASON = "blocked in the imported file"
 _MOST_REJECTED = 1000  # in one chunk: a rejected line may take milliseconds
 _SAMPLE = 5  # rows that a preview shows
 _NO_STANDING: Final = None, ""
 _MOST_LINES = 100  # of one record: a cell may have line breaks, but more mean a missing quote
-
-_TRUTH: Final = {
-    **dict.fromkeys(TRUE_WORDS, True),
-    **dict.fromkeys(FALSE_WORDS, False),
-    "": None,
-}
-
-
-class Chunk(msgspec.Struct):
-    """Some lines of a file. `wanted` has each address with whether it is verified, or None.
-
-    `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
-    block, `blockings` how lines of other tools say that addresses are blocked, `watched` the line
-    numbers of addresses that the caller watches, and `unsubscribed` those that unsubscribed
-    according to their line and are not wanted, `left_at` when, if a line says it.
-
-    `attributes` has the values of fields as JSON, `incomplete` the required field that a line
-    lacks, and `numbers` the numbers of both kinds of lines. `details` has what lines say about
-    sign-ups. `lines` counts lines that are not `empty`; `repeated` ones are about an address of an
-    earlier line of the chunk.
-    """
-
-    wanted: dict[AddressKey, bool | None]
-    rejected: list[RejectedLine]
-    spellings: dict[AddressKey, Address] = {}
-    blocked: dict[AddressKey, str] = {}
-    blockings: dict[AddressKey, Blocking] = {}
-    watched: dict[AddressKey, int] = {}
-    unsubscribed: dict[AddressKey, Address] = {}
-    left_at: dict[AddressKey, str] = {}
-    attributes: dict[AddressKey, str] = {}
-    incomplete: dict[AddressKey, str] = {}
-    numbers: dict[AddressKey, int] = {}
-    details: dict[AddressKey, dict[Meaning, str]] = {}
-    lines: int = 0
-    empty: int = 0
-    repeated: int = 0
-    bytes_read: int = 0
-
-    def blocks(self, address: AddressKey) -> bool:
-        """Return whether a line says that an address is blocked."""
-        return address in self.blocked or address in self.blockings
 
 
 class SubscriberFile:
@@ -252,12 +205,12 @@ class SubscriberFile:
                         continue
                     if source.used - line > _MOST_LINES:
                         reason = "one cell spans many lines"
-                        _reject_swallowed(chunk, line, source.used, reason)
+                        chunk.reject_swallowed(line, source.used, reason)
                         continue
                     try:
                         raw = row[email]
                         address = parse_address(raw if raw[:1] != "'" else unprotected(raw))
-                        said = None if verified is None else _TRUTH[row[verified].strip().lower()]
+                        said = None if verified is None else TRUTH[row[verified].strip().lower()]
                         why = "" if blocked is None else row[blocked]
                         standing = standing_of(row) if standing_of else _NO_STANDING
                         attributes = attributes_of(row) if attributes_of else ""
@@ -269,11 +222,11 @@ class SubscriberFile:
                             break
                         continue
                     chunk.lines += 1
-                    key = _want(chunk, address, said, standing)
+                    key = chunk.want(address, said, standing)
                     if standing[0] is Standing.UNSUBSCRIBED and key in chunk.unsubscribed:
                         self._note_unsubscribe(chunk, key, row)
                     if why:
-                        _block(chunk, key, why)
+                        chunk.block(key, why)
                     if is_simple and key not in chunk.attributes:
                         if attributes:
                             chunk.attributes[key] = attributes
@@ -287,7 +240,7 @@ class SubscriberFile:
             except csv.Error as exc:
                 read += 1
                 line, source.used = source.used + 1, source.number
-                _reject_unreadable(chunk, line, source.used, exc)
+                chunk.reject_unreadable(line, source.used, exc)
                 self._rows = csv.reader(source, delimiter=columns.delimiter)
 
     def _read_unusual(
@@ -312,11 +265,11 @@ class SubscriberFile:
         except Invalid as exc:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
             return
-        key = _want(chunk, address, said, standing)
+        key = chunk.want(address, said, standing)
         if key in chunk.unsubscribed:
             self._note_unsubscribe(chunk, key, row)
         if columns.blocked is not None and columns.blocked < len(row):
-            _block(chunk, key, row[columns.blocked])
+            chunk.block(key, row[columns.blocked])
         self._describe(chunk, key, line, row, attributes)
         if watch is not None and key in chunk.wanted and watch(key):
             chunk.watched[key] = line
@@ -359,77 +312,15 @@ class SubscriberFile:
         if place is None or place >= len(row):
             return None
         word = row[place].strip().lower()
-        if word not in _TRUTH:
+        if word not in TRUTH:
             raise Invalid(VERIFIED, f"'verified' must be true or false, not {shown(word)!r}")
-        return _TRUTH[word]
-
-
-def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
-    if isinstance(exc, RecordTooLong) and first == last:
-        chunk.lines += 1
-        chunk.rejected.append(RejectedLine(first, "", f"the line is {exc}"))
-    else:
-        _reject_swallowed(chunk, first, last, str(exc))
-
-
-def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
-    """Reject a record whose quote is not closed, with the lines after it, which are in its cell."""
-    chunk.lines += 1
-    reason = f"{why}: is a quote missing? Lines {first} to {last} were not used"
-    chunk.rejected.append(RejectedLine(first, "", reason))
-
-
-def _want(
-    chunk: Chunk, address: Address, said: bool | None, standing: tuple[Standing | None, str]
-) -> AddressKey:
-    """Add what a line says to the chunk; return the key of its address.
-
-    The first line about an address decides its spelling, the last one its state. If any line says
-    that it has unsubscribed, that counts. If any says that it is blocked, it will be suppressed.
-    """
-    wanted, key = chunk.wanted, address_key(address)
-    stands, word = standing
-    if stands is Standing.BLOCKED:
-        known = chunk.blockings.get(key)
-        if known is None or not known.everywhere:
-            chunk.blockings[key] = blocking_of(word)
-    if key in chunk.unsubscribed:
-        chunk.repeated += 1
-        return key
-    if key in wanted:
-        chunk.repeated += 1
-    elif key != address:
-        chunk.spellings[key] = address
-    if stands is Standing.UNSUBSCRIBED:
-        wanted.pop(key, None)
-        chunk.watched.pop(key, None)
-        chunk.blocked.pop(key, None)
-        chunk.unsubscribed[key] = address
-        return key
-    if stands in (Standing.PENDING, Standing.BLOCKED):
-        said = False
-    elif stands is Standing.CONFIRMED and said is None:
-        said = True
-    if said is None:
-        wanted.setdefault(key, None)
-    else:
-        wanted[key] = said
-    return key
+        return TRUTH[word]
 
 
 def _merged(earlier: str, later: str) -> str:
     """Return the attributes of two lines about the same address, as JSON."""
     both = {**msgspec.json.decode(earlier), **msgspec.json.decode(later)}
     return msgspec.json.encode(both).decode()
-
-
-def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
-    """Block an address if its cell has a reason, or just a yes."""
-    meaning = _TRUTH.get(cell.strip().lower(), True)
-    if meaning:
-        is_reason = cell.strip().lower() not in _TRUTH
-        reason = " ".join(unprotected(cell).split()) if is_reason else _NO_REASON
-        chunk.blocked[address] = shown(reason, longest=_LONGEST_REASON)
 
 
 def _checked_cell(raw: str) -> str:

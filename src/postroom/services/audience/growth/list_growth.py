@@ -76,14 +76,15 @@ class Figures(msgspec.Struct, frozen=True):
             self.recipients + other.recipients,
         )
 
+    def __sub__(self, other: Figures) -> Figures:
+        return self + -other
+
     def __neg__(self) -> Figures:
         return Figures(-self.subscribers, -self.verified, -self.recipients)
 
 
-def figures_of(subscriber: Subscriber | None) -> Figures:
-    """Return the figures of one subscriber, or zeros without one."""
-    if subscriber is None:
-        return Figures()
+def figures_of(subscriber: Subscriber) -> Figures:
+    """Return the figures of one subscriber."""
     return Figures(1, int(subscriber.verified), int(subscriber.may_receive))
 
 
@@ -102,10 +103,6 @@ class ListCounts:
         self._rows = store.table(TABLE)
         self._changes: dict[ListName, Figures] = {}
         self._written_at = 0.0
-
-    async def changed(self, name: ListName, old: Subscriber | None, new: Subscriber | None) -> None:
-        """Count a subscriber who was added, removed or changed."""
-        await self.add(name, figures_of(new) + -figures_of(old))
 
     async def add(self, name: ListName, change: Figures) -> None:
         """Add a change of a list's figures; it is written now or together with later ones."""

@@ -120,9 +120,10 @@ class SignupLimits:
             return None
         return Allowance(address, list_name, place, fitting)
 
-    def first(self, address: Address, list_name: ListName) -> Batch:
+    async def first(self, address: Address, list_name: ListName) -> Batch:
         """Return the write that counts a sign-up by a program with a key if it is the mailbox's
         first today, as most are. Otherwise the write fails with `AlreadyExists`."""
+        await self._clean_up()
         now = self._clock()
         key = _key(now, _DAY, "mailbox", canonical_mailbox(address))
         text = _as_text([_Asked(now.timestamp(), _about(address, list_name))])
@@ -130,7 +131,7 @@ class SignupLimits:
 
     async def take(self, allowance: Allowance) -> bool:
         """Count a sign-up; return False if others were faster and used up the limit."""
-        await self.clean_up()
+        await self._clean_up()
         current: Allowance | None = allowance
 
         async def attempt() -> bool:
@@ -161,7 +162,7 @@ class SignupLimits:
 
     async def use_once(self, what: str, until: datetime) -> bool:
         """Return whether this has not been used before; it is remembered until then."""
-        await self.clean_up()
+        await self._clean_up()
         key = _moment(until + timedelta(minutes=1)), f"used:{_digest(what)[:32]}"
         try:
             await self._rows.insert(Entity(*key, {}))
@@ -212,7 +213,7 @@ class SignupLimits:
 
     # -- clean-up ----------------------------------------------------------------------------
 
-    async def clean_up(self) -> None:
+    async def _clean_up(self) -> None:
         """Remove some counts of past periods, at most once per minute."""
         now = self._clock()
         if now - self._cleaned_at < _CLEAN_EVERY:

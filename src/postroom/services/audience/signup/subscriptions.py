@@ -1,15 +1,17 @@
-"""Subscribers: signing up, confirming, unsubscribing, and changes by an administrator."""
+"""Subscribers: signing up, confirming, unsubscribing, and changes by an administrator.
+
+`subscriber_reading.py` finds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, folded, parse_address
+from postroom.domain.audience.addresses import parse_address
 from postroom.domain.audience.consent import (
     BY_API,
     BY_LINK,
@@ -21,14 +23,14 @@ from postroom.domain.audience.consent import (
 from postroom.domain.audience.fields import check_size
 from postroom.domain.audience.lists.lists import ListName, Subscriber, parse_guid, parse_list_name
 from postroom.domain.audience.renamed_fields import without
-from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import Exists, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.plain_text import some_lines
 from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import first_rows
 from postroom.services.audience.fields.list_fields import FieldService
-from postroom.services.audience.growth.list_growth import ListCounts
+from postroom.services.audience.growth.list_growth import ListCounts, figures_of
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup.changed_details import ChangedDetails
 from postroom.services.audience.signup.confirming import (
@@ -39,18 +41,17 @@ from postroom.services.audience.signup.confirming import (
     with_block,
 )
 from postroom.services.audience.signup.signup_limits import SignupLimits
+from postroom.services.audience.signup.subscriber_reading import SubscriberReading
 from postroom.services.audience.signup.unsubscribes import Unsubscribes
 from postroom.services.audience.subscriber_rows import SubscriberRows, new_subscriber
 from postroom.services.concurrency import both, retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,
-    KeyRange,
     Put,
     StaleETag,
     Step,
     Store,
-    eq,
 )
 
 # A list that existed a moment ago is not read again: `keep` notices if it was deleted.
@@ -58,14 +59,7 @@ _SEEN_SECONDS = 5.0
 LONGEST_NOTE: Final = 2000
 
 
-class SubscriberSlice(msgspec.Struct, frozen=True):
-    """Some subscribers in the order of their addresses; `next` continues."""
-
-    subscribers: list[Subscriber]
-    next: str | None
-
-
-class SubscriptionService:
+class SubscriptionService(SubscriberReading):
     def __init__(
         self,
         store: Store,
@@ -76,11 +70,9 @@ class SubscriptionService:
         limits: SignupLimits,
         unsubscribes: Unsubscribes,
     ) -> None:
+        super().__init__(rows, lists)
         self._store = store
-        self.rows = self._rows = rows
-        self._table = self._rows.table
         self._confirmations = store.queue(CONFIRM_QUEUE)
-        self._lists = lists
         self._fields = fields
         self._limits = limits
         self.changes = ChangedDetails(store, self._rows, fields, self._limits)
@@ -107,11 +99,11 @@ class SubscriptionService:
 
         Signing up again before confirming sends the same link again, unless that has been done too
         often recently, or the address is suppressed: then nothing is sent, and the result is the
-        same. Values of public fields
-        in `attributes` count once the owner has confirmed (`Invalid`); those of someone who already
-        has are ignored, or with `may_change`, they are asked to confirm what differs. `consent`
-        is kept with the subscriber, and so is whether they agree to `tracking`. `language` is that
-        of the email, `place` identifies the visitor of a page (see `SignupLimits`).
+        same. Values of public fields in `attributes` count once the owner has confirmed
+        (`Invalid`); those of someone who already has are ignored, or with `may_change`, they are
+        asked to confirm what differs. `consent` is kept with the subscriber, and so is whether they
+        agree to `tracking`. `language` is that of the email, `place` identifies the visitor of a
+        page (see `SignupLimits`).
 
         Programs with an API key mostly sign up new people, so that is tried first.
         """
@@ -167,10 +159,9 @@ class SubscriptionService:
         if clock.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
             self._seen = {name: clock.monotonic()}
-        await self._limits.clean_up()
         steps: list[Step] = [
             Batch(entities.LISTS, first_rows(new, ConsentAction.SIGNED_UP, source)),
-            self._limits.first(new.address, name),
+            await self._limits.first(new.address, name),
             Put(CONFIRM_QUEUE, [confirmation_item(new, language)]),
         ]
         try:
@@ -178,17 +169,8 @@ class SubscriptionService:
         except AlreadyExists:
             return False
         await self._rows.keep(new)
-        await self._counts.changed(name, None, new)
+        await self._counts.add(name, figures_of(new))
         return True
-
-    async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
-        """Return the owner of a link, with two point reads."""
-        name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
-        return (await self._rows.owner(name, wanted))[0]
-
-    async def find(self, list_name: ListName, address: Address) -> Subscriber | None:
-        """Return the subscriber with this address, or None."""
-        return await self._rows.find(list_name, address)
 
     async def confirm(
         self, list_name: str, guid: str, source: ConsentSource = BY_LINK
@@ -238,14 +220,6 @@ class SubscriptionService:
 
         return await retry_on_conflict(attempt, "subscriber", guid)
 
-    async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
-        """Return when the owner of an address unsubscribed, or None if they did not."""
-        return await self._unsubscribes.left_at(list_name, address)
-
-    async def unsubscribed_since(self, list_name: ListName, moment: datetime) -> int:
-        """Return how many have unsubscribed since a moment, and have not come back."""
-        return await self._unsubscribes.count_since(list_name, moment)
-
     # -- by an administrator -----------------------------------------------------------------
 
     async def add(
@@ -290,44 +264,6 @@ class SubscriptionService:
             )
         await self._confirmations.put_many([confirmation_item(subscriber, "")])
         return subscriber
-
-    async def get(self, list_name: str, email: str) -> Subscriber:
-        """Return a subscriber. `NoSuch` list or subscriber."""
-        mailing_list, address = await self._lists.get(list_name), parse_address(email)
-        found = await self._rows.find(mailing_list.name, address)
-        if found is None:
-            raise NoSuch("subscriber", address)
-        return found
-
-    async def slice(
-        self,
-        list_name: str,
-        *,
-        verified: bool | None = None,
-        prefix: str = "",
-        limit: int = 100,
-        after: str | None = None,
-    ) -> SubscriberSlice:
-        """Return subscribers in the order of their addresses, or those that begin with `prefix`."""
-        mailing_list = await self._lists.get(list_name)
-        result = await self._table.query(
-            KeyRange.only(mailing_list.name),
-            KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix)),
-            where=None if verified is None else eq("Verified", verified),
-            limit=limit,
-            after=after,
-        )
-        return SubscriberSlice([entities.subscriber_from(e) for e in result.entities], result.next)
-
-    async def all(
-        self,
-        list_name: ListName,
-        rows: Sequence[KeyRange] = (KeyRange.prefix(entities.EMAIL_PREFIX),),
-    ) -> AsyncIterator[Subscriber]:
-        """Yield every subscriber of a list, or those in ranges of its rows, in flat memory."""
-        for each in rows:
-            async for entity in self._table.scan(KeyRange.only(list_name), each):
-                yield entities.subscriber_from(entity)
 
     async def edit(
         self,

@@ -4,7 +4,7 @@ queued."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from postroom import clock
+from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_texts import field_texts, shown_value
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field, Fields
@@ -42,6 +43,9 @@ Exclusions = Mapping[str, Exclusion | None]
 COUNTED_AT_ONCE: Final = 50_000
 """Subscribers of a list in which a page may count those who have paused, by reading all of it."""
 
+_MOST_EXAMPLES: Final = 3
+_EXAMPLE_SECONDS: Final = 2.0
+_PREFIX: Final = len(entities.EMAIL_PREFIX)
 _LARGEST_RULES: Final = 60_000  # bytes: they are one property of the message's row
 
 
@@ -283,3 +287,26 @@ def _check_same(
 def _rule_of(field: Field) -> FieldRule:
     may_be_empty = not field.required and field.default is None
     return FieldRule(may_be_empty=may_be_empty, type=field.type)
+
+
+async def excluded_examples(
+    audiences: AudienceService,
+    list_name: ListName,
+    audience: Audience,
+    reasons: Collection[str],
+) -> dict[str, list[Address]]:
+    """Return up to three addresses for each reason why people will not receive a message, so that
+    authors can check the numbers: in the order of the list, as far as they are found within two
+    seconds. `Invalid`."""
+    found: dict[str, list[Address]] = {each: [] for each in reasons}
+    begun = clock.monotonic()
+    async for people, exclusions in audiences.people(list_name, audience):
+        duplicates = [(each, Exclusion.DUPLICATE) for each in people.duplicates]
+        for row, reason in (*exclusions.items(), *duplicates):
+            some = found.get(reason or "")
+            if some is not None and len(some) < _MOST_EXAMPLES:
+                some.append(Address(people.rows[row].EmailAddress or row[_PREFIX:]))
+        is_complete = all(len(some) >= _MOST_EXAMPLES for some in found.values())
+        if is_complete or clock.monotonic() - begun > _EXAMPLE_SECONDS:
+            break
+    return {reason: some for reason, some in found.items() if some}

@@ -43,7 +43,6 @@ from postroom.services.messages.drafts.draft_contents import (
     source_bodies,
     storable,
 )
-from postroom.services.messages.drafts.message_edits import has_generated_text
 from postroom.services.messages.drafts.message_versions import MessageVersions, is_over
 from postroom.services.messages.drafts.stored_attachments import AttachedFiles
 from postroom.services.messages.drafts.templates import TemplateService
@@ -59,7 +58,7 @@ from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_states import MessageStates
 from postroom.services.messages.published_messages import PublishingService
 from postroom.services.messages.sending_options import OptionsChange
-from postroom.storage import AlreadyExists, Conflict, NotFound, Store
+from postroom.storage import AlreadyExists, Conflict, Store
 
 _KIND: Final = "message"
 HTML: Final = MessageFormat.HTML
@@ -84,12 +83,10 @@ class ComposingService(DraftCompilation):
         audiences: Audiences,
         base_url: str = "",
     ) -> None:
-        super().__init__(store, templates, audiences, base_url)
-        self._rows = rows
+        super().__init__(store, rows, bodies, templates, audiences, base_url)
         self._messages = messages
         self._publishing = publishing
         self._states = states
-        self._bodies = bodies
         self._files = files
         self._tests = tests
         self.versions = versions
@@ -147,16 +144,6 @@ class ComposingService(DraftCompilation):
             await self._bodies.delete(draft)
             return await self._rows.get(draft.ref)
 
-    async def read(self, ref: str) -> tuple[Message, Content]:
-        """Return a message with its content, which belong together: while they are read, someone
-        may save another version. `NoSuch`."""
-
-        async def read_both() -> tuple[Message, Content]:
-            message = await self._rows.get(ref)
-            return message, await self.content(message)
-
-        return await retry_on_conflict(read_both, _KIND, ref)
-
     async def create_scheduled(
         self,
         change: ContentChange,
@@ -186,14 +173,6 @@ class ComposingService(DraftCompilation):
             files=files,
             ref=ref,
         )
-
-    async def content(self, message: Message) -> Content:
-        """Return what the author wrote: a text that was generated is left out. `Overtaken` if the
-        message has been saved since it was read."""
-        bodies = await self._read_bodies(message)
-        if message.status is not MessageStatus.DRAFT and await has_generated_text(bodies):
-            bodies = NewBodies(bodies.html, None, bodies.source)
-        return content_of(message, bodies)
 
     async def change(
         self,
@@ -263,7 +242,7 @@ class ComposingService(DraftCompilation):
             await self._files.check(old.ref, given["attachments"])
         current = Content(format=old.format, template=old.template)
         if not change.has_bodies:
-            current = content_of(old, await self._read_bodies(old))
+            current = content_of(old, await self._bodies_of(old))
         bodies = source_bodies(msgspec.structs.replace(current, **given))
         now = clock.now()
         keeps = keeps_previous or is_over(old, now, who)
@@ -316,11 +295,6 @@ class ComposingService(DraftCompilation):
         saved = await self._replace(old, new, keeps=False)
         await self._states.wake_scheduler(saved)
         return saved
-
-    async def checked(self, draft: Message) -> tuple[Content, NewBodies]:
-        """Return a message as it would be sent. `Incomplete`."""
-        content = await self.content(draft)
-        return await self.complete(content)
 
     async def unschedule(self, ref: str, *, etag: str | None = None) -> Message:
         """Make a scheduled message a draft again. `NotNow` once it is being sent, `Overtaken`."""
@@ -392,12 +366,6 @@ class ComposingService(DraftCompilation):
             raise NotNow(f"the message {ref} is {message.status}: it is no longer a draft")
         _check_etag(message, etag)
         return message
-
-    async def _read_bodies(self, message: Message) -> NewBodies:
-        try:
-            return await self._bodies.read(message)
-        except (NotFound, Conflict) as exc:
-            raise Overtaken(_KIND, message.ref) from exc
 
     async def _replace(self, old: Message, new: Message, *, keeps: bool) -> Message:
         """Save `new`, whose bodies are written, and keep `old` as a version or drop its bodies."""

@@ -1,31 +1,75 @@
-"""Drafts as they would be sent, with what their lists and templates add."""
+"""What the author of a message wrote, and how it would be sent: with what list and template add."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from postroom.composing.brand import DEFAULT_COLOUR, EmailBrand, EmailLink
 from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists.brand import FONTS, logo_url
 from postroom.domain.audience.lists.lists import MailingList, parse_list_name
-from postroom.domain.errors import Incomplete, Invalid, NoSuch
+from postroom.domain.errors import Incomplete, Invalid, NoSuch, Overtaken
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.personal.merge_fields import RULES, FieldRule
 from postroom.services import entities
-from postroom.services.messages.drafts.draft_contents import Content, compiled, complete
+from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.drafts.draft_contents import Content, compiled, complete, content_of
+from postroom.services.messages.drafts.message_edits import has_generated_text
 from postroom.services.messages.drafts.templates import TemplateService
 from postroom.services.messages.lifecycle import Audiences
-from postroom.services.messages.message_contents import NewBodies
-from postroom.storage import Store
+from postroom.services.messages.message_contents import MessageBodies, NewBodies
+from postroom.services.messages.message_rows import MessageRows
+from postroom.storage import Conflict, NotFound, Store
+
+_KIND: Final = "message"
 
 
 class DraftCompilation:
     def __init__(
-        self, store: Store, templates: TemplateService, audiences: Audiences, base_url: str
+        self,
+        store: Store,
+        rows: MessageRows,
+        bodies: MessageBodies,
+        templates: TemplateService,
+        audiences: Audiences,
+        base_url: str,
     ) -> None:
         self._lists = store.table(entities.LISTS)
+        self._rows = rows
+        self._bodies = bodies
         self._templates = templates
         self._audiences = audiences
         self._base_url = base_url
+
+    async def read(self, ref: str) -> tuple[Message, Content]:
+        """Return a message with its content, which belong together: while they are read, someone
+        may save another version. `NoSuch`."""
+
+        async def read_both() -> tuple[Message, Content]:
+            message = await self._rows.get(ref)
+            return message, await self.content(message)
+
+        return await retry_on_conflict(read_both, _KIND, ref)
+
+    async def content(self, message: Message) -> Content:
+        """Return what the author wrote: a text that was generated is left out. `Overtaken` if the
+        message has been saved since it was read."""
+        bodies = await self._bodies_of(message)
+        if message.status is not MessageStatus.DRAFT and await has_generated_text(bodies):
+            bodies = NewBodies(bodies.html, None, bodies.source)
+        return content_of(message, bodies)
+
+    async def _bodies_of(self, message: Message) -> NewBodies:
+        try:
+            return await self._bodies.read(message)
+        except (NotFound, Conflict) as exc:
+            raise Overtaken(_KIND, message.ref) from exc
+
+    async def checked(self, draft: Message) -> tuple[Content, NewBodies]:
+        """Return a message as it would be sent. `Incomplete`."""
+        content = await self.content(draft)
+        return await self.complete(content)
 
     async def complete(self, content: Content) -> tuple[Content, NewBodies]:
         """Return a content with its bodies as they would be sent. `Incomplete`."""

@@ -55,14 +55,10 @@ class AttachedFiles:
             if found is None or found.size != each.size:
                 raise Invalid("attachments", f"{each.name}: upload this file again")
 
-    async def read(self, message: Message) -> tuple[AttachedFile, ...]:
-        """Return the files of a message, in their order. `NotFound`."""
-        return await self.load(message.ref, message.attachments)
-
-    async def load(
+    async def read(
         self, ref: MessageRef, attachments: Sequence[Attachment]
     ) -> tuple[AttachedFile, ...]:
-        """Return files with their contents. `NotFound`."""
+        """Return attached files of a message with their contents, in this order. `NotFound`."""
         found = [
             AttachedFile(each.name, each.type, await self._blobs.read(_name(ref, each.hash)))
             for each in attachments

@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 import socket
 import sys
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -13,12 +15,23 @@ from postroom import __version__
 from postroom.errors import PostroomError
 from postroom.services.accounts.users import Role
 from postroom.settings import FILE, FoundSetting, Settings
-from postroom.web.admin.configuration.setting_pages import PAGES
+from postroom.web.admin.configuration import alert_setup, bounce_setup, mail_server
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 # Settings that are also command-line options.
 OPTIONS = frozenset({"data", "store", "transport", "port"})
+
+PAGES: Final[Mapping[str, tuple[str, str]]] = {
+    name: (path, label)
+    for path, label, names in (
+        (mail_server.HERE, "Mail server", mail_server.SETTINGS),
+        (bounce_setup.HERE, "Bounces", bounce_setup.SETTINGS),
+        (alert_setup.HERE, "Alerts", alert_setup.SETTINGS),
+    )
+    for name in names
+}
+"""By stored setting: the path and the name of its page."""
 
 
 class ShownSetting(msgspec.Struct, frozen=True):

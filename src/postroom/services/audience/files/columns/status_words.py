@@ -15,10 +15,12 @@ from postroom.services.audience.files.columns.meanings import Blocking, Meaning,
 
 _LONGEST_WORD: Final = 100
 
-TRUE_WORDS: Final = ("true", "yes", "y", "t", "1", "on", "ja", "oui", "да", "예", "네")
-FALSE_WORDS: Final = (
+_TRUE_WORDS: Final = ("true", "yes", "y", "t", "1", "on", "ja", "oui", "да", "예", "네")
+_FALSE_WORDS: Final = (
     "false", "no", "n", "f", "0", "off", "nein", "non", "нет", "아니요", "아니오",
 )  # fmt: skip
+TRUTH: Final = {**dict.fromkeys(_TRUE_WORDS, True), **dict.fromkeys(_FALSE_WORDS, False), "": None}
+"""What a cell means that says yes, no, or nothing."""
 
 # The words of Brevo, Buttondown, ConvertKit, Keila, listmonk, Mailchimp, MailerLite, Mailman,
 # phpList and Sendy, then their translations and those of other tools.
@@ -120,9 +122,9 @@ _KINDS: Final = {
 """Words for blocked addresses that say something about the mailbox, or its owner, for any list. The
 others, such as `blocklisted`, are decisions of a team about one list."""
 
-_YES: Final = frozenset(map(squeezed, TRUE_WORDS))
+_YES: Final = frozenset(map(squeezed, _TRUE_WORDS))
 _NO: Final = frozenset(
-    map(squeezed, ("", *FALSE_WORDS, "none", "null", "never", "nil", "na", "nie", "jamais"))
+    map(squeezed, ("", *_FALSE_WORDS, "none", "null", "never", "nil", "na", "nie", "jamais"))
 )
 _DAY: Final = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\D?.*", re.ASCII)
 

@@ -17,7 +17,7 @@ from postroom.domain.audience.lists.lists import ListName
 from postroom.domain.audience.suppressions import Suppression, address_digest
 from postroom.services.audience.files.columns.meanings import Blocking
 from postroom.services.audience.files.import_report import ImportReport
-from postroom.services.audience.files.subscriber_lines import Chunk
+from postroom.services.audience.files.line_chunks import Chunk
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.suppression.many_suppressions import (
     ManySuppressions,

@@ -24,9 +24,9 @@ from postroom.services import entities
 from postroom.services.audience.consent.ledger_rows import LedgerRows, import_entity, inserts
 from postroom.services.audience.files.columns.meanings import Meaning
 from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
+from postroom.services.audience.files.line_chunks import Chunk
 from postroom.services.audience.files.reading_ahead import AddressBatch, PreparedChunk
 from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
-from postroom.services.audience.files.subscriber_lines import Chunk
 from postroom.services.audience.files.writing.blocked_lines import BlockedLines
 from postroom.services.audience.files.writing.planned_rows import PlannedRows
 from postroom.services.audience.files.writing.unsubscribed_lines import UnsubscribedLines
@@ -252,7 +252,7 @@ class ImportWriter:
                 changed = blocked_by(changed, self._suppressed[address], self._now)
             if changed != old:
                 replaced.append((old, changed))
-                change += figures_of(changed) + -figures_of(old)
+                change += figures_of(changed) - figures_of(old)
         members = [*new[True].values(), *new[False].values(), *(s.guid for s in single.values())]
         entry = import_entry(self._list, members, self._source.origin, self._now)
         if members:

@@ -89,7 +89,7 @@ class UnsubscribedLines:
         await self._unsubscribes.note_many(self._list, new)
         for subscriber in there.values():
             if await self._remove_one(subscriber):
-                change += -figures_of(subscriber)
+                change -= figures_of(subscriber)
         return change
 
     async def _remove_one(self, subscriber: Subscriber) -> bool:

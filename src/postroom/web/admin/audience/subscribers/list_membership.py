@@ -53,7 +53,7 @@ async def add_to_list(visit: Visit) -> Response:
 async def _unsubscribe(visit: Visit, current: Subscriber, target: MailingList) -> str:
     """Return why someone who has unsubscribed must not be added as confirmed; "" if they have
     not."""
-    left_at = await visit.services.subscriptions.left_at(target.name, current.address)
+    left_at = await visit.services.unsubscribes.left_at(target.name, current.address)
     if left_at is None:
         return ""
     return (

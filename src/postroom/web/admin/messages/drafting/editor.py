@@ -304,7 +304,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
 async def _files(visit: Visit, draft: Draft) -> tuple[AttachedFile, ...]:
     if not draft.ref:
         return ()
-    return await visit.services.attached_files.load(parse_ref(draft.ref), draft.content.attachments)
+    return await visit.services.attached_files.read(parse_ref(draft.ref), draft.content.attachments)
 
 
 async def show_conflict(visit: Visit, draft: Draft) -> Response:
