@@ -76,6 +76,8 @@ class EnvelopeTokens:
         """Header → its form, in which `TOKEN` stands for the token."""
         self._sender = sender
         self._after = f"@{domain}" if domain else ""
+        self.has_own_senders: Final = bool(domain)
+        """Whether each email has a separate sender, which contains its token."""
         self.message_id_key = message_id_key(key)
 
     def tokens(self, guids: Sequence[SubscriberGuid]) -> list[str]:

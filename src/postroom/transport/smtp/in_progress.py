@@ -194,13 +194,15 @@ def _signed_commands(
     email: SmtpEmail, envelope: EnvelopeTokens, extensions: Extensions
 ) -> tuple[str, str]:
     """Return MAIL with the sender that bounces go to, and what to add to RCPT. Where the server
-    offers DSN (RFC 3461), it reports failures only, names the email and returns only headers."""
+    offers DSN (RFC 3461), it reports failures only, returns only headers, and names the email if
+    its sender does not."""
     token = email.batch.emails.token(email.position)
     sender = envelope.sender(token)
     mail = f"MAIL FROM:<{sender}>" if sender else email.batch.mail_command
     if not extensions.dsn:
         return mail, ""
-    return f"{mail} RET=HDRS ENVID={token}", " NOTIFY=FAILURE"
+    name = "" if envelope.has_own_senders else f" ENVID={token}"
+    return f"{mail} RET=HDRS{name}", " NOTIFY=FAILURE"
 
 
 def _needs_smtputf8(email: SmtpEmail, host: str) -> Result:
