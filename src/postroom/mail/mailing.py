@@ -188,7 +188,7 @@ class SplicedMailing(Mailing):
         values[Slot.MESSAGE_ID] = self._digests(addresses.encoded)
         if self.envelope is not None:
             tokens = self.envelope.tokens(guids)
-            values[Slot.BOUNCE_TOKEN] = [each.encode("ascii") for each in tokens]
+            values[Slot.BOUNCE_TOKEN] = [each.encode() for each in tokens]
         if self.links is not None:
             agreed = [each.agreed for each in recipients]
             values[Slot.LINK_TOKEN] = self.links.tokens(guids, agreed)

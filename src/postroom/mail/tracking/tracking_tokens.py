@@ -41,8 +41,11 @@ class PersonalTokens:
         """Return the tokens of subscribers, made at once: everyone's for those who did not
         agree."""
         those = [guid for guid, does in zip(guids, agreed, strict=True) if does]
-        personal = iter(self._tokens.tokens(those) if those else ())
-        return [(next(personal) if does else self.of_everybody).encode("ascii") for does in agreed]
+        personal = [each.encode() for each in self._tokens.tokens(those)] if those else []
+        if len(those) == len(guids):
+            return personal
+        everybody, rest = self.of_everybody.encode(), iter(personal)
+        return [next(rest) if does else everybody for does in agreed]
 
     def token(self, guid: SubscriberGuid, *, agreed: bool) -> str:
         """Return the token of a subscriber who agreed, or of everyone."""
