@@ -69,6 +69,6 @@ async def _prepare(folder: Path, data: Path) -> list[str]:
         await services.link_tables.tracking(message, _HTML, "https://lists.example.com")
         tokens = services.link_tables.tokens.of_message(message.ref)
         return [
-            f"/r/{tokens.token(guid, agreed=True).decode()}/{number % 4 + 1}"
+            f"/r/{tokens.token(guid, agreed=True)}/{number % 4 + 1}"
             for number, guid in enumerate(guids)
         ]

@@ -80,9 +80,10 @@ text-align:center">
 {lines}
 </div>
 """
+# In ASCII, so that a body in ASCII remains one, and its lines and links whole.
 _HTML_LEAVE: Final = """{why}<br>
 <a href="{preferences_link}" style="color:#6b6b6b;text-decoration:underline">{preferences}</a>
-&nbsp;·&nbsp;
+&nbsp;&middot;&nbsp;
 <a href="{link}" style="color:#6b6b6b;text-decoration:underline">{unsubscribe}</a>"""
 _TEXT_FOOTER: Final = "\n--------\n{lines}\n"
 _TEXT_LEAVE: Final = "{why}\n{preferences}: {preferences_link}\n{unsubscribe}: {link}"

@@ -20,7 +20,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import domain_of
 from postroom.encryption import DecryptionError
 from postroom.mail.dkim import DkimSigner, MailSigner
-from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.mailing import EmailGroup, Mailing, Recipient
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.storage import StoreOutage
 from postroom.transport.batch import settle_alike
@@ -59,19 +59,25 @@ class SignedMailing(Mailing):
 
     def sign(self, recipients: Sequence[Recipient]) -> None:
         """Keep the signatures of these emails. Those that cannot be composed are left out."""
-        for each in recipients:
+        emails = self._mailing.group(recipients)
+        for place, each in enumerate(recipients):
             with suppress(Exception):  # it is raised again, and dealt with, where it is sent
-                self._signatures[each.guid, each.address] = self._signed(each)
+                self._signatures[each.guid, each.address] = self._signer.signatures(
+                    emails.mail(place)
+                )
 
     def forget(self, recipients: Sequence[Recipient]) -> None:
         for each in recipients:
             self._signatures.pop((each.guid, each.address), None)
 
     def mail(self, recipient: Recipient) -> bytes:
-        return self._signature(recipient) + self._mailing.mail(recipient)
+        return self.signature(recipient) + self._mailing.mail(recipient)
 
     def wire(self, recipient: Recipient) -> bytes:
-        return self._signature(recipient) + self._mailing.wire(recipient)
+        return self.signature(recipient) + self._mailing.wire(recipient)
+
+    def group(self, recipients: Sequence[Recipient]) -> EmailGroup:
+        return _SignedGroup(self, recipients, self._mailing.group(recipients))
 
     def message_id(self, recipient: Recipient) -> str:
         return self._mailing.message_id(recipient)
@@ -80,12 +86,30 @@ class SignedMailing(Mailing):
     def needs_smtputf8(self) -> bool:
         return self._mailing.needs_smtputf8
 
-    def _signature(self, recipient: Recipient) -> bytes:
+    def signature(self, recipient: Recipient) -> bytes:
+        """Return the header that signs the email to a recipient."""
         known = self._signatures.get((recipient.guid, recipient.address))
-        return known if known is not None else self._signed(recipient)
+        return (
+            known if known is not None else self._signer.signatures(self._mailing.mail(recipient))
+        )
 
-    def _signed(self, recipient: Recipient) -> bytes:
-        return self._signer.signatures(self._mailing.mail(recipient))
+
+class _SignedGroup(EmailGroup):
+    def __init__(
+        self, mailing: SignedMailing, recipients: Sequence[Recipient], unsigned: EmailGroup
+    ) -> None:
+        super().__init__(mailing, recipients)
+        self._signed = mailing
+        self._unsigned = unsigned
+
+    def mail(self, place: int) -> bytes:
+        return self._signed.signature(self._recipients[place]) + self._unsigned.mail(place)
+
+    def wire(self, place: int) -> bytes:
+        return self._signed.signature(self._recipients[place]) + self._unsigned.wire(place)
+
+    def token(self, place: int) -> str:
+        return self._unsigned.token(place)
 
 
 class SigningTransport(Transport):

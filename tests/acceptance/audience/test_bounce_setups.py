@@ -166,7 +166,8 @@ class Operator:
         """Return an envelope sender that this Postroom has signed."""
         keyring = make_keyring(load_settings(self.environment, self.folder))
         signer = EnvelopeSigner(keyring.signing_keys(PURPOSE), domain=DOMAIN)
-        return signer.of_message(new_ref()).sender(new_guid())
+        tokens = signer.of_message(new_ref())
+        return tokens.sender(tokens.token(new_guid()))
 
     def leaves(self) -> None:
         if self.part is not None:

@@ -151,6 +151,13 @@ def test_short_ascii_goes_as_it_is_and_everything_else_quoted() -> None:
         assert encoding(f"Hello,\n{other}\nworld") == "quoted-printable", other
 
 
+def test_our_footer_does_not_make_a_body_in_ascii_longer() -> None:
+    raw = mailing(html="<p>Hello</p>", text="Hello", postal_address="1 Main Street").mail(
+        recipient()
+    )
+    assert raw.count(b"Content-Transfer-Encoding: 7bit") == 2
+
+
 def test_a_boundary_that_is_in_a_body_is_not_taken() -> None:
     def boundary(text: str) -> str:
         message = parse(mailing(text=text, html="<p>é").mail(recipient()))
@@ -189,7 +196,7 @@ def test_values_are_escaped_in_html_only() -> None:
 
 FOOTER = re.compile(
     r'\n<div lang="en" style="[^"]*">\n[^<]*<br>\n'
-    rf'<a href="{re.escape(HTML_PREFERENCES)}"[^>]*>Preferences</a>\n&nbsp;·&nbsp;\n'
+    rf'<a href="{re.escape(HTML_PREFERENCES)}"[^>]*>Preferences</a>\n&nbsp;&middot;&nbsp;\n'
     rf'<a href="{re.escape(HTML_URL)}"[^>]*>'
 )
 

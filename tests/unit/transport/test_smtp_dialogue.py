@@ -2,6 +2,9 @@
 
 import pytest
 
+from postroom.domain.audience.lists.lists import new_guid
+from postroom.domain.messages.refs import new_ref
+from postroom.mail.bounces.envelope_tokens import EnvelopeSigner
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import MOST_ATTEMPTS, Backlog, SmtpBatch
@@ -25,6 +28,7 @@ class Talk:
         size: int = 0,
         sender: str = "news@example.com",
         backlog: Backlog | None = None,
+        mailing: PlainMailing | None = None,
     ) -> None:
         self.said = b""
         self.hung_up = self.rests = False
@@ -33,7 +37,7 @@ class Talk:
         self.has_another_server = False
         self.notes = Notes()
         self.backlog = backlog or Backlog()
-        self.mailing = PlainMailing(size, sender)
+        self.mailing = mailing or PlainMailing(size, sender)
         self.batch = SmtpBatch(self.mailing, recipients(*names), self.notes)
         self.backlog.add(self.batch)
         self.dialogue = Dialogue("mx.test:25", extensions, self.backlog, self)
@@ -520,6 +524,27 @@ def test_sizes_are_declared_and_limits_respected() -> None:
     assert talk.said == b""
     assert talk.kinds == {0: HELD}
     assert "at most 1000" in talk.notes.settled_as[0].reply
+
+
+@pytest.mark.parametrize("has_domain", [True, False])
+@pytest.mark.parametrize("dsn", [True, False])
+def test_bounces_name_the_email_whatever_its_sender_is(has_domain: bool, dsn: bool) -> None:
+    domain = "bounce.example.com" if has_domain else ""
+    signer = EnvelopeSigner([b"k" * 32], sender="bounces@example.com", domain=domain)
+    tokens = signer.of_message(new_ref())
+    mailing, guid = PlainMailing(), new_guid()
+    mailing.envelope = tokens
+
+    talk = Talk(guid, extensions=Extensions(pipelining=True, dsn=dsn), mailing=mailing)
+
+    token = tokens.token(guid)
+    mail, rcpt = "MAIL FROM:<bounces@example.com>", f"RCPT TO:<{guid}@example.com>"
+    if has_domain:
+        mail = f"MAIL FROM:<{token}@bounce.example.com>"
+    if dsn:
+        mail += " RET=HDRS" if has_domain else f" RET=HDRS ENVID={token}"
+        rcpt += " NOTIFY=FAILURE"
+    assert talk.said.decode() == f"{mail}\r\n{rcpt}\r\nDATA\r\n"
 
 
 def test_doubled_dots_do_not_count_against_the_limit() -> None:

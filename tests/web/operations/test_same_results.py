@@ -79,7 +79,7 @@ async def visit_it(site: Site, message: Message, people: list[Subscriber]) -> No
     http, tokens = site.visitor().http, links.tokens.of_message(message.ref)
 
     async def follow(person: Subscriber, agent: str, *numbers: int) -> None:
-        token = tokens.token(person.guid, agreed=person.tracking).decode()
+        token = tokens.token(person.guid, agreed=person.tracking)
         for path in (f"/o/{token}.gif", *(f"/r/{token}/{number}" for number in numbers)):
             await http.get(path, headers={"User-Agent": agent})
 

@@ -45,7 +45,6 @@ _SEALED: Final = 16  # bytes: one block of AES
 _MAC: Final = 5
 _LENGTH: Final = 34  # characters for both
 _LANES: Final = 5  # of 8 characters, which stand for 5 bytes each: more than enough for 21 bytes
-_MOST_READY: Final = 20_000
 _TO_TEXT = bytes(_ALPHABET.encode()[value % 32] for value in range(256))
 
 
@@ -77,32 +76,24 @@ class EnvelopeTokens:
         """Header → its form, in which `TOKEN` stands for the token."""
         self._sender = sender
         self._after = f"@{domain}" if domain else ""
-        self.ready: dict[str, str] = {}
-        """GUID → token, of those that were prepared."""
+        self.has_own_senders: Final = bool(domain)
+        """Whether each email has a separate sender, which contains its token."""
         self.message_id_key = message_id_key(key)
 
-    def prepare(self, guids: Sequence[SubscriberGuid]) -> list[str]:
-        """Make and return the tokens of many subscribers at once."""
-        if len(self.ready) > _MOST_READY:
-            self.ready.clear()
+    def tokens(self, guids: Sequence[SubscriberGuid]) -> list[str]:
+        """Return the tokens of the emails to many subscribers, made at once."""
         plain = bytes.fromhex("".join(guids).replace("-", ""))
         text = _base32(self._encrypt(plain), self._encrypt(plain[::-1]))
         prefix, step = self._prefix, 8 * _LANES
-        tokens = [prefix + text[at : at + _LENGTH] for at in range(0, len(text), step)]
-        self.ready.update(zip(guids, tokens, strict=True))
-        return tokens
+        return [prefix + text[at : at + _LENGTH] for at in range(0, len(text), step)]
 
     def token(self, guid: SubscriberGuid) -> str:
         """Return the token of the email to a subscriber."""
-        # Another thread may clear what is ready at any time.
-        known = self.ready.get(guid)
-        return known if known is not None else self.prepare([guid])[0]
+        return self.tokens([guid])[0]
 
-    def sender(self, guid: SubscriberGuid) -> str:
-        """Return the envelope sender of the email to a subscriber."""
-        if not self._after:
-            return self._sender
-        return (self.ready.get(guid) or self.token(guid)) + self._after
+    def sender(self, token: str) -> str:
+        """Return the envelope sender of the email with this token."""
+        return token + self._after if self._after else self._sender
 
 
 class EnvelopeSigner:

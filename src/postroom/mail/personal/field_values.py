@@ -34,28 +34,36 @@ class FieldPlaces:
         """`slots` are by their positions among the pieces of the email."""
         first = next(iter(slots.values()))
         self._number, self._default = first.number, first.default
-        self._slots = [(position, _encoder_of(slot)) for position, slot in slots.items()]
-        self._in_bodies = [each for each, slot in slots.items() if slot.place in _BODIES]
-        self._elsewhere = [
-            (position, _encoder_of(slot))
-            for position, slot in slots.items()
-            if slot.place not in _BODIES
-        ]
+        encoders = {position: _encoder_of(slot) for position, slot in slots.items()}
+        in_bodies = {each for each, slot in slots.items() if slot.place in _BODIES}
+        self._in_bodies = [each for each in encoders.items() if each[0] in in_bodies]
+        self._elsewhere = [each for each in encoders.items() if each[0] not in in_bodies]
         self._plain: dict[str, bytes] = {}
         """Values that are the same in text and HTML: most are, and many people share a name."""
 
-    def fill(self, pieces: list[bytes], values: Sequence[str]) -> None:
-        """Insert a recipient's value. Without values, the recipient is an example."""
-        value = (values[self._number] if values else "") or self._default
-        plain = self._plain.get(value)
-        if plain is None and (plain := self._as_plain(value)) is None:
-            for position, encode in self._slots:
-                pieces[position] = encode(value)
-            return
-        for position in self._in_bodies:
-            pieces[position] = plain
+    def fill(self, columns: list[list[bytes]], values: Sequence[Sequence[str]]) -> None:
+        """Insert the values of all recipients. One without values is an example."""
+        number, default = self._number, self._default
+        texts = [(each[number] if each else "") or default for each in values]
         for position, encode in self._elsewhere:
-            pieces[position] = encode(value)
+            columns[position] = [encode(each) for each in texts]
+        if self._in_bodies:
+            self._fill_bodies(columns, texts)
+
+    def _fill_bodies(self, columns: list[list[bytes]], texts: Sequence[str]) -> None:
+        known = self._plain
+        try:
+            column = [known[each] for each in texts]
+        except KeyError:  # some are new, or need to be encoded
+            plain = [known.get(each) or self._as_plain(each) for each in texts]
+            for position, encode in self._in_bodies:
+                columns[position] = [
+                    encode(text) if same is None else same
+                    for text, same in zip(texts, plain, strict=True)
+                ]
+        else:
+            for position, _ in self._in_bodies:
+                columns[position] = column
 
     def _as_plain(self, value: str) -> bytes | None:
         """Return a value that needs no encoding in bodies, and remember it; None if it does."""
@@ -84,10 +92,15 @@ class BranchPlaces:
     def holds(self, values: Sequence[str]) -> bool:
         return bool(values and values[self._number])
 
-    def fill(self, pieces: list[bytes], values: Sequence[str]) -> None:
-        """Empty what is not for this recipient."""
-        for position in self.otherwise if self.holds(values) else self.then:
-            pieces[position] = b""
+    def fill(self, columns: list[list[bytes]], values: Sequence[Sequence[str]]) -> None:
+        """Empty what is not for a recipient."""
+        holds = [self.holds(each) for each in values]
+        for positions, is_kept in ((self.then, True), (self.otherwise, False)):
+            for position in positions:
+                columns[position] = [
+                    each if is_met is is_kept else b""
+                    for each, is_met in zip(columns[position], holds, strict=True)
+                ]
 
 
 def branch_places(pieces: Pieces) -> list[BranchPlaces]:
@@ -104,15 +117,13 @@ def branch_places(pieces: Pieces) -> list[BranchPlaces]:
     return list(found.values())
 
 
-def places_to_fill(
-    pieces: Pieces, branches: Sequence[BranchPlaces]
-) -> list[FieldPlaces | BranchPlaces]:
-    """Return the places of all fields in an email, followed by those of its conditions."""
+def field_places(pieces: Pieces) -> list[FieldPlaces]:
+    """Return the places of all fields in an email."""
     found: dict[tuple[int, str], dict[int, FieldSlot]] = {}
     for position, each in enumerate(pieces):
         if isinstance(each, FieldSlot):
             found.setdefault((each.number, each.default), {})[position] = each
-    return [*(FieldPlaces(slots) for slots in found.values()), *branches]
+    return [FieldPlaces(slots) for slots in found.values()]
 
 
 def _encoder_of(slot: FieldSlot) -> Callable[[str], bytes]:

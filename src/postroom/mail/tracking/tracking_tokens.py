@@ -36,19 +36,20 @@ class PersonalTokens:
     def __init__(self, tokens: EnvelopeTokens) -> None:
         self._tokens = tokens
         self.of_everybody: Final = tokens.token(EVERYBODY)
-        self._everybody = self.of_everybody.encode("ascii")
 
-    def prepare(self, guids: Sequence[SubscriberGuid]) -> None:
-        """Make the tokens of many subscribers at once."""
-        if guids:
-            self._tokens.prepare(guids)
+    def tokens(self, guids: Sequence[SubscriberGuid], agreed: Sequence[bool]) -> list[bytes]:
+        """Return the tokens of subscribers, made at once: everyone's for those who did not
+        agree."""
+        those = [guid for guid, does in zip(guids, agreed, strict=True) if does]
+        personal = [each.encode() for each in self._tokens.tokens(those)] if those else []
+        if len(those) == len(guids):
+            return personal
+        everybody, rest = self.of_everybody.encode(), iter(personal)
+        return [next(rest) if does else everybody for does in agreed]
 
-    def token(self, guid: SubscriberGuid, *, agreed: bool) -> bytes:
+    def token(self, guid: SubscriberGuid, *, agreed: bool) -> str:
         """Return the token of a subscriber who agreed, or of everyone."""
-        if not agreed:
-            return self._everybody
-        tokens = self._tokens
-        return (tokens.ready.get(guid) or tokens.token(guid)).encode("ascii")
+        return self._tokens.token(guid) if agreed else self.of_everybody
 
 
 class TrackingTokens:

@@ -48,10 +48,12 @@ def with_agreed(
     states: Mapping[int, EmailState],
 ) -> Page:
     """Return a settled page that counts the emails with personal links that were accepted now."""
+    emails = before.emails
+    addresses, is_new = emails.addresses, emails.is_new
     more = sum(
         state.outcome is _ACCEPTED
-        and before.emails.outcome(place) is not _ACCEPTED
-        and (recipient := allowed.get(before.emails.addresses[place])) is not None
+        and (is_new or emails.outcome(place) is not _ACCEPTED)
+        and (recipient := allowed.get(addresses[place])) is not None
         and recipient.agreed
         for place, state in states.items()
     )

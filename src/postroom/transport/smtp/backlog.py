@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -90,7 +89,7 @@ def _do_nothing() -> None:
 class SmtpBatch(EmailBatch):
     """The emails of one `send`, with what their envelopes have in common."""
 
-    __slots__ = ("arrived", "envelope", "mail_command", "plain", "quota", "taken", "utf8")
+    __slots__ = ("arrived", "emails", "envelope", "mail_command", "plain", "quota", "taken", "utf8")
 
     def __init__(
         self,
@@ -104,13 +103,8 @@ class SmtpBatch(EmailBatch):
         self.arrived = arrived
         self.quota = quota
         self.taken = 0
+        self.emails = mailing.group(recipients)
         self.envelope = mailing.envelope
-        if self.envelope is not None:
-            with suppress(ValueError):  # an invalid GUID is noticed with its email
-                self.envelope.prepare([each.guid for each in recipients])
-        if mailing.links is not None:
-            with suppress(ValueError):
-                mailing.links.prepare([each.guid for each in recipients if each.agreed])
         sender = mailing.from_address
         self.mail_command = f"MAIL FROM:<{envelope_address(sender)}>"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)

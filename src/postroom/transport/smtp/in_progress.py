@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from postroom.domain.errors import Invalid
 from postroom.mail.bounces.envelope_tokens import EnvelopeTokens
-from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import (
     INVALID_ADDRESS,
@@ -13,7 +12,7 @@ from postroom.transport.contract import (
     Result,
     ResultKind,
 )
-from postroom.transport.smtp.backlog import Backlog, CarriedEmails, SmtpBatch, SmtpEmail
+from postroom.transport.smtp.backlog import Backlog, CarriedEmails, SmtpEmail
 from postroom.transport.smtp.replies import Extensions
 
 CLOSES = "The mail server closed the connection"
@@ -167,7 +166,7 @@ def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | No
         return _needs_smtputf8(email, host)
     if not email.content:
         try:
-            email.content = batch.mailing.wire(recipient)
+            email.content = batch.emails.wire(email.position)
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         except Exception as exc:  # the other emails of the batch must still be sent
@@ -175,7 +174,7 @@ def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | No
     if batch.envelope is None:
         mail, rcpt = batch.mail_command, f"RCPT TO:<{address}>"
     else:
-        mail, rcpt = _signed_commands(batch, batch.envelope, recipient, extensions)
+        mail, rcpt = _signed_commands(email, batch.envelope, extensions)
         rcpt = f"RCPT TO:<{address}>{rcpt}"
     if extensions.size is not None:
         size = len(email.content)
@@ -192,16 +191,18 @@ def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | No
 
 
 def _signed_commands(
-    batch: SmtpBatch, envelope: EnvelopeTokens, recipient: Recipient, extensions: Extensions
+    email: SmtpEmail, envelope: EnvelopeTokens, extensions: Extensions
 ) -> tuple[str, str]:
     """Return MAIL with the sender that bounces go to, and what to add to RCPT. Where the server
-    offers DSN (RFC 3461), it reports failures only, names the email and returns only headers."""
-    sender = envelope.sender(recipient.guid)
-    mail = f"MAIL FROM:<{sender}>" if sender else batch.mail_command
+    offers DSN (RFC 3461), it reports failures only, returns only headers, and names the email if
+    its sender does not."""
+    token = email.batch.emails.token(email.position)
+    sender = envelope.sender(token)
+    mail = f"MAIL FROM:<{sender}>" if sender else email.batch.mail_command
     if not extensions.dsn:
         return mail, ""
-    token = envelope.ready.get(recipient.guid) or envelope.token(recipient.guid)
-    return f"{mail} RET=HDRS ENVID={token}", " NOTIFY=FAILURE"
+    name = "" if envelope.has_own_senders else f" ENVID={token}"
+    return f"{mail} RET=HDRS{name}", " NOTIFY=FAILURE"
 
 
 def _needs_smtputf8(email: SmtpEmail, host: str) -> Result:

@@ -165,7 +165,7 @@ async def sent(services: Services, people: int) -> tuple[Message, dict[Hit, str]
     tokens = services.link_tables.tokens.of_message(message.ref)
     paths: dict[Hit, str] = {}
     for guid in guids:
-        token = tokens.token(guid, agreed=True).decode()
+        token = tokens.token(guid, agreed=True)
         paths[guid, OPENED] = f"/o/{token}.gif"
         paths |= {(guid, number): f"/r/{token}/{number}" for number in range(1, LINKS + 1)}
     return message, paths

@@ -23,7 +23,8 @@ def test_a_token_survives_folding_prefixes_and_quotation() -> None:
     signer = EnvelopeSigner([KEY], domain=DOMAIN)
     for ref in (new_ref(), MessageRef("0" * 18), MessageRef("9" * 18)):
         for guid in (new_guid() for _ in range(50)):
-            sender = signer.of_message(ref).sender(guid)
+            tokens = signer.of_message(ref)
+            sender = tokens.sender(tokens.token(guid))
             local_part = sender.removesuffix(f"@{DOMAIN}")
             assert len(local_part) == 47
             assert is_token(local_part)
@@ -41,18 +42,10 @@ def test_a_changed_token_is_refused_wherever_it_was_changed() -> None:
     assert EnvelopeSigner([OLD_KEY]).read(token) is None
 
 
-def test_a_token_does_not_depend_on_what_another_thread_keeps() -> None:
-    class Cleared(dict[str, str]):
-        """Another thread clears it at once."""
-
-        def update(self, *_: object, **__: object) -> None:
-            self.clear()
-
-    tokens, guid = EnvelopeSigner([KEY]).of_message(new_ref()), new_guid()
-    expected = tokens.token(guid)
-    tokens.ready = Cleared()
-    assert tokens.token(guid) == expected
-    assert tokens.prepare([new_guid(), guid])[1] == expected
+def test_tokens_made_together_are_those_made_one_by_one() -> None:
+    tokens, guids = EnvelopeSigner([KEY]).of_message(new_ref()), [new_guid() for _ in range(101)]
+    assert tokens.tokens(guids) == [tokens.token(each) for each in guids]
+    assert tokens.tokens([]) == []
 
 
 def test_a_token_of_a_former_key_is_still_read() -> None:
