@@ -67,7 +67,8 @@ FIRST: tuple[ReplyRule, ...] = (
     _rule(
         _GONE,
         "Long replies that name block lists or authentication, too: MailEnable, Microsoft 365",
-        r"\b(account|address|domain|mail-?box) may not exist|no mail-enabled subscriptions",
+        r"\b(account|address|domain|mail-?box) may not exist(?! or dns check)"
+        r"|no mail-enabled subscriptions",
         reason="The address does not exist",
         code="5..",
     ),
@@ -209,6 +210,7 @@ FIRST: tuple[ReplyRule, ...] = (
         r"\b(over|via|by|through|tramite|por|par|über) ipv[46]\b"
         r"|unknown address error 5..\W+5\.7\.",
         r"^5..[ -](5\.\d\.\d )?(error: )?(e-?mail|message) (is |was )?(refused|denied)\W*$",
+        r"\bdns check failed",
         r"server requires confirmation|confirm this mail server|host network not allowed",
         r"sender verif(y|ication) failed|^5..[- ]verification failed for",
         reason="The recipient's provider blocks our mail server",
