@@ -40,7 +40,7 @@ def find_rules(stages: Set[SmtpStage], code: str, status: str, text: str) -> Ite
     """Yield the rules that match a reply, the one that counts first. Addresses and links in the
     text say nothing, as their owners choose their words, unless they lead to a block list."""
     said = _URL.sub(" ", _ADDRESS.sub(" ", _BLOCK_LIST.sub(" block list ", text)))
-    said = " ".join(said.split())
+    said = " ".join(said.replace("_", " ").split())
     for rule in RULES:
         if not stages.isdisjoint(rule.stages) and rule.fits(code, status, said):
             yield rule

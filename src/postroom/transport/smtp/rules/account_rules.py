@@ -126,8 +126,9 @@ ACCOUNT_RULES: tuple[ReplyRule, ...] = (
         "The mail server has suspended sending for this account",
         "Amazon SES 554; Office 365 5.1.8, 5.7.501 to 503, 5.7.7xx; Zoho 5.1.8 and 5.4.6; Mailgun;"
         " Brevo 502 5.7.0",
-        r"sending (is |has been )?(paused|suspended|disabled|restricted)|outgoing( mail)? blocked",
-        r"\byour (\w+ ){0,2}account\b.{0,40}\b(paused|suspended|disabled|blocked|deactivated"
+        r"\bsending\b.{0,25}\b(is |has been )?(paused|suspended|disabled|restricted)"
+        r"|outgoing( mail)? blocked",
+        r"\byour (\w+ ){0,2}account\b.{0,40}\b(paused|suspended|disabled|b?locked|deactivated"
         r"|restricted|terminated|not (yet )?activated)",
         r"bad outbound sender|unusual sending activity|spam abuse detected",
         r"not allowed to send: (account|domain)?\W*(terminated|disabled|suspended)",

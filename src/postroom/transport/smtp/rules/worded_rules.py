@@ -12,8 +12,10 @@ from postroom.transport.contract import THROTTLED, FaultScope
 from postroom.transport.smtp.replies import NAMED, ReplyRule
 from postroom.transport.smtp.rules.dead_mailboxes import (
     DEAD_MAILBOX,
+    DENIED_RECIPIENT,
     NOT_ABOUT_US,
     REJECTED_RECIPIENT,
+    WRONG,
 )
 from postroom.transport.smtp.rules.foreign_words import (
     IS_TEMPORARY,
@@ -27,9 +29,8 @@ _TEMPORARY, _POLICY, _CONTENT = BounceKind.TEMPORARY, BounceKind.POLICY, BounceK
 
 _NOT_RECIPIENT = r"(?:(?!\b(?:recipient|rcpt|to)\b).)"
 _IS_MISSING = (
-    r"\b(unknown|invalid|not (exist|found|valid|known)|n't exist|must exist|does not resolve"
-    r"|no (valid )?(mx|a|dns)\b|(not|n't) be (verified|resolved|found)|on (our|the) \w+ list"
-    r"|(verification|validation|lookup) failed)"
+    rf"(?:{WRONG}|\b(must exist|does not resolve|no (valid )?(mx|a|dns)\b|(not|n't) be (verified"
+    r"|resolved|found)|on (our|the) \w+ list|(verification|validation|lookup) failed))"
 )
 
 _SCOPES = {
@@ -64,9 +65,17 @@ def _rule(
 
 FIRST: tuple[ReplyRule, ...] = (
     _rule(
+        _GONE,
+        "Long replies that name block lists or authentication, too: MailEnable, Microsoft 365",
+        r"\b(account|address|domain|mail-?box) may not exist(?! or dns check)"
+        r"|no mail-enabled subscriptions",
+        reason="The address does not exist",
+        code="5..",
+    ),
+    _rule(
         _TEMPORARY,
         "GoDaddy 550 5.1.1 has sent to too many recipients this hour; NTT Docomo 552",
-        r"too many (\w+ )?(recipients|users)\b",
+        r"too many (\w+ ){0,3}(recipients|users|addresses|rcpt)\b",
         reason=THROTTLED,
         scope=FaultScope.PROVIDER,
     ),
@@ -83,8 +92,11 @@ FIRST: tuple[ReplyRule, ...] = (
         "A mailbox that its owner or the provider can open again: i.ua 550; X.400 and Exchange 5.5",
         r"(user|recipient|mail ?box|account)\b.{0,40}\b(frozen|temporar\w+ (disabled|suspended"
         r"|blocked|locked|inactive|closed)|(temporar\w+|currently) (not available|unavailable)"
-        r"|unavailable (to take delivery|at (this|the) (time|moment))"
-        r"|unavailable\b.{0,40}\btry again)",
+        r"|(unavailable|not available) (to take delivery|at (this|the) (time|moment))"
+        r"|(unavailable|suspended|disabled|inactive|locked)\b.{0,40}\b(re)?try (again|later))",
+        r"\b(database|directory|ldap server)( service)? (is )?(currently )?(not available"
+        r"|unavailable)",
+        r"\b(verify|check|validate|look ?up)\b.{0,40}\btry (again )?later",
         IS_TEMPORARY,
         reason="The mailbox is temporarily disabled",
         only_status=r"(?!1\.([126]|10)$).*",
@@ -93,15 +105,23 @@ FIRST: tuple[ReplyRule, ...] = (
         _POLICY,
         "Words about the sender, which would say of a recipient that they do not exist: iCloud's"
         " relay 550 5.1.1, Postfix, Exim, qmail",
-        r"\b(unauthori[sz]ed|unknown|invalid|bad|illegal|forged|untrusted)"
-        r" (envelope |mail )?sender",
-        rf"\b(sender|return[- ]path|from (address|header|domain))\b(?! address:)"
+        r"\b(unauthori[sz]ed|unknown|invalid|bad|bogus|illegal|forged|untrusted|no such user)\W+"
+        r"(envelope |mail )?sender",
+        rf"\b(sender|return[- ]path|reply-to|bounce address|(from|envelope|mail from):?"
+        rf" (address|header|domain|from)|address you (are |were )?(sending|using))\b(?! address:)"
         rf"{_NOT_RECIPIENT}{{0,40}}{_IS_MISSING}",
-        rf"\b(your|in (the )?from) (sending |mail |own )?(domain|host ?name|header|server"
-        rf"|address)\b{_NOT_RECIPIENT}{{0,30}}{_IS_MISSING}",
-        r"\b(invalid|unknown|bad) (domain|address|user) (in|of) (the |your )?"
-        r"(from|sender|envelope|mail from)",
-        r"\b(from|by) (an )?(invalid|unknown) (address|user|domain)",
+        rf"\b(your|in (the )?from|client|sending|connecting|origin) (sending |mail |own "
+        rf"|e?-?mail )?"
+        rf"(domain|host ?(name)?|header|server|address|account|mail ?box|user ?name"
+        rf"|ip( address)?)\b"
+        rf"{_NOT_RECIPIENT}{{0,30}}{_IS_MISSING}",
+        r"\b(invalid|unknown|bad|bogus|forged) (e?-?mail )?(domain|address|user) (in|of) (the "
+        r"|your )?"
+        r"(from|sender|envelope|header|mail from)",
+        r"\b(from|by) (an )?(invalid|unknown|unregistered) (address|user|domain|host)",
+        r"\b(user|address|domain|account) (that )?(you|used)\b.{0,20}\b(send|authenticat)"
+        r"|(user ?name|login) (or|and) password|authentication (failed|error)|not authenticated",
+        r"\b(verify|find|resolve|recogni[sz]e|validate) (your|(the )?sender)\b",
         r"\b(verification|validation|lookup) failed (for|of) (the )?(sender|client|your|envelope)",
         r"\bno (valid )?(mx|a|dns)\b.{0,30}\b(sender|your|envelope|from)\b",
         r"\bsender address\b.{0,20}\bis (not an?|no) (valid|legal|proper)\b",
@@ -128,6 +148,7 @@ FIRST: tuple[ReplyRule, ...] = (
         r"|(does|will)(n't| not) accept) .{0,30}\bfrom\b|(list|group) (is )?(closed|moderated)\b",
         r"\b(recipient|user|owner) (has )?block(s|ed) (you|the sender|mail from)"
         r"|blocked by (the )?(recipient|user)\b|\b(mail ?box|user|account) (is )?blocked for\b",
+        r"\b(recipient|user)( address)? (has )?reject(s|ed)? (your|the|this) (e-?)?(mail|message)",
         r"\b(group|list)\b.{0,80}\bmay not have permission",
         reason="The recipient accepts mail only from certain senders",
         scope=FaultScope.RECIPIENT,
@@ -169,17 +190,27 @@ FIRST: tuple[ReplyRule, ...] = (
         r"spamhaus|block(ed)? ?list|black ?list|\b(dns)?[rd]bl\b|spamcop|barracuda\S* reputation",
         r"(your|sender'?s?|client|sending) (ip|host|server|domain|address)\b.{0,40}\b(blocked"
         r"|rejected|banned|denied|reputation)",
+        r"\bblocked by \d|\bby (our |local |the )?polic(y|ies)\b",
         r"blocked (by|using|for) (\w+ ){0,3}(spam|polic|abuse|reputation)|dynamic ip|open proxy",
-        r"(from )?(ip( address)?|mail server|network)\b.{0,30}\b(blocked|mismatch|not accept)",
+        r"(from )?(ip( address)?|mail server|network)\b.{0,30}\b(blocked|mismatch|not accept"
+        r"|no longer accept)|list of (allowed|approved|permitted|trusted|known) senders|\b(from"
+        r"|for) (sending|outbound)\b|not (permitted|allowed|authori[sz]ed) to send\b",
         r"accepting mail from your|access from|resolve your|relay host|server of your isp",
         r"(invalid|missing|no|bad) r(everse[- ]?)?dns\b|unroute?able sender",
         r"mismatch(es)? (the )?client|messages? from \S+ (were|was)(n.t| not) sent",
+        r"administrative prohibition|(not|n't) accept (delivery of )?(this|your) (e?-?mail"
+        r"|message)",
         r"unwanted messages|\b(invalid|bad|wrong) ip\b|possible forgery(?! or)|\bspoof",
         r"\bpolicy (error|rejection|violation)\b|relaying disallowed",
         r"sender (address |domain )?(rejected|denied|refused|not allowed)(?!.{0,20}recipient)",
         r"mail from \S+ (is )?(rejected|refused|denied|not allowed)|not accepting mail from",
-        r"our system has detected(?!.{0,20}unusual rate)|\bbatv\b|no valid recipients from",
+        r"our system has detected(?!.{0,20}unusual rate)|\bbatv\b|backscatter"
+        r"|no valid recipients from",
         r"domain of (the )?sender.{0,80}(does not exist|not found|invalid)",
+        r"\b(over|via|by|through|tramite|por|par|über) ipv[46]\b"
+        r"|unknown address error 5..\W+5\.7\.",
+        r"^5..[ -](5\.\d\.\d )?(error: )?(e-?mail|message) (is |was )?(refused|denied)\W*$",
+        r"\bdns check failed",
         r"server requires confirmation|confirm this mail server|host network not allowed",
         r"sender verif(y|ication) failed|^5..[- ]verification failed for",
         reason="The recipient's provider blocks our mail server",
@@ -190,10 +221,12 @@ FIRST: tuple[ReplyRule, ...] = (
         r"(message|mail|content|attachment)\b.{0,40}\b(contain(s|ed)?|infected|identified as|"
         r"classified as|considered|looks like|detected as|likely)\b.{0,30}\b(spam|virus|malware|"
         r"unsolicited|worm|phish)",
-        r"(spam|virus) (detected|found|message|content|score)|prohibited (attachment|content)",
+        r"(spam|virus) (detected|found|message|content|score)|\bspam\W*$|prohibited (attachment"
+        r"|content)",
         r"\b(message|mail|data) size limit|(rejected|blocked) by (\w+ ){0,2}filter\b",
         r"\b(url|uri|links?|message-?id|headers?|subject|attachments?|mime|charset)\b.{0,40}"
-        r"\b(invalid|malformed|missing|not (valid|allowed|permitted)|illegal|non-?exist\w*)",
+        r"\b(invalid|malformed|missing|not (valid|allowed|permitted|exist)|illegal|no longer"
+        r"|non-?exist\w*)",
         r"\b(invalid|malformed|missing|illegal|duplicate) (\w+[- ]){0,2}"
         r"(headers?|message-?id|url|subject|mime|charset|content)\b|\buser[- ]agent\b",
         reason="The mail server rejects the content of the message",
@@ -202,7 +235,7 @@ FIRST: tuple[ReplyRule, ...] = (
     _rule(
         _GONE,
         "Domains that accept no email at all (RFC 7505), or are not in the DNS: sendmail, Hotmail",
-        r"\b(host|domain)\b.{0,10}\bdo(es)?(n't| not) accept (any )?(mail|email)\b|null mx",
+        r"\b(host|domain)\b( \S+)?.{0,10}\bdo(es)?(n't| not) accept (any )?(mail|email)\b|null mx",
         r"\bdomain (name )?(is|was)(n't| not) (reachable|resolvable)",
         reason="The address does not exist",
     ),
@@ -243,8 +276,9 @@ LAST: tuple[ReplyRule, ...] = (
         r"timed? ?out|not (been )?reachable|unreachable|connection (was )?(refused|reset|closed|"
         r"lost|dropped|to mail exchanger failed)|no route to host|network error|lost connection",
         r"(retry|queue|delivery) (time|period|timeout)\w* (was )?(exceeded|expired)"
-        r"|(?<!account )(?<!mailbox )(?<!user )has expired",
+        r"|(?<!account )(?<!mailbox )(?<!user )(?<!address )(?<!alias )has expired",
         r"(maximum|too many|\b[0-9]+) (delivery |unsuccessful )?(attempts|retries|hops)|try again",
+        r"(mail ?box|recipient('s)?) (mail )?server (is |was )?(not|unavailable|down)",
         r"not yet (been )?(delivered|received)|delay(ed)?\b|postponed|still being retried|loop",
         r"hosts? ha(s|ve) been failing|service (is )?(currently )?unavailable",
         r"temporar(y|ily)|could not connect|server (is )?(down|busy|unavailable)|will be retried",
@@ -258,13 +292,13 @@ LAST: tuple[ReplyRule, ...] = (
         " qmail, Nemesis",
         r"(host|domain|destination)( or domain)?( name)? (is )?(unknown|not found"
         r"|does ?n[o']t exist)(?!, try)",
-        r"(unknown|no such|non-?existent|illegal|invalid|bad) (mail )?(host|domain|destination)",
+        r"(unknown|no such|non-?existent|illegal|invalid|bad) (mail )?(host|domain|destination)\b",
         r"domain (\S+ )?(does ?n[o']t exist|is (not valid|unknown)|has no (valid )?mail)",
         r"unroute?able(?! sender)|domain must exist|all relevant mx",
         r"name service error.{0,80}(nxdomain|not found(?!, try))",
         r"domain.{0,60}(name error|expired|couldn't be found|could not be found)",
-        r"(could ?n[o']t|cannot|can't|unable to|n[o']t able to|failed to) find (any |a |the )?"
-        r"(mail |recipient )?(host|domain)\b",
+        r"(could ?n[o']t|cannot|can't|unable to|n[o']t able to|failed to) find (any |an? |the )?"
+        r"(mail |recipient )?(exchanger|host|domain|server)\b",
         r"\bno (valid |usable |suitable )?mx\b(?!.{0,40}\b(reach|time))"
         r"|no mail (hosts|servers|exchangers?) (for|found)",
         only_status=r"(?!7\.).*",
@@ -276,6 +310,13 @@ LAST: tuple[ReplyRule, ...] = (
         *DEAD_MAILBOX,
         REJECTED_RECIPIENT,
         only_status=r"(?!7\.).*",
+    ),
+    _rule(
+        _GONE,
+        "Replies that deny something about the recipient and say nothing about us: KumoMTA",
+        DENIED_RECIPIENT,
+        only_status=r"([0125]\.[01])?",
+        code="5..",
     ),
     _rule(_TEMPORARY, "RFC 3463 3.4, 3.5: the system or the network", status=r"[34]\.[0-9]+"),
     _rule(
