@@ -70,6 +70,15 @@ async def test_editing_a_suppressed_subscriber_leaves_the_suppression_alone(
     assert (found.note, found.is_suppressed) == ("called us", True)
 
 
+async def test_pages_name_what_suppressed_an_address(site: Site, editor: Visitor) -> None:
+    await site.services.suppressions.suppress("ann@b.org", "complaint", source="ses")
+    await site.services.suppressions.suppress("bob@b.org", "request", source="eve@b.org")
+    shown = (await editor.get("/suppressions")).text
+    assert "Amazon SES" in shown
+    assert "eve@b.org" in shown
+    assert "Source: Amazon SES, " in (await editor.get("/trace?email=ann@b.org")).text
+
+
 async def test_the_history_of_an_address_says_once_when_and_why_it_was_suppressed(
     site: Site, editor: Visitor
 ) -> None:

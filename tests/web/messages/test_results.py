@@ -99,7 +99,8 @@ async def test_page_file_api_and_command_have_the_same_rates_and_medians(
     assert ["accepted by provider", "example.com", "8"] in rows
     page = unescape(" ".join((await user.get(f"/messages/{message.ref}")).text.split()))
     assert "50.0%" in page
-    assert "median of your last 3: 10.0%" in page
+    assert "median 10.0%" in page
+    assert "Medians are those of your last 3 messages." in page
     assert page.index('id="results-title"') < page.index('id="progress-title"')
     assert page.index('id="progress-title"') < page.index('id="content-title"')
     assert lines_of(described)["opened"].startswith("4 (50.00%; median of the last 3: 10.00%)")

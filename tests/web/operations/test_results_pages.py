@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -26,7 +27,7 @@ from postroom.services.audience.growth.list_movements import Movement
 from postroom.services.audience.results.engagement import Engagement, HourFigure
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.resources.results_over_time import describe_results_over_time
-from postroom.web.admin.operations.results import movements_of, week_of
+from postroom.web.admin.operations.results import chart_of, movements_of, week_of
 from postroom.wiring import Services
 from tests.integration.usecases.pages import sent_message
 from tests.services.postroom import CommandLine
@@ -106,6 +107,17 @@ async def test_page_file_api_and_command_show_the_same_numbers(
     assert "20 joined: 0 with a form, 0 imported, 0 through the API, 20 by hand" in page
     assert re.findall(r'data-label="rejected">([0-9]+)<', page) == ["1"]
     assert re.findall(r'data-label="accepted">([0-9]+)<', page)[-1] == "40"
+
+
+async def test_charts_leave_out_messages_whose_opens_are_still_arriving(
+    site: Site, services: Services
+) -> None:
+    for _ in range(2):
+        await sent(services, NEWS, 0, 2)
+    found = await services.results_over_time.read()
+    assert chart_of(found, clock.now()) == ""
+    assert json.loads(chart_of(found, clock.now() + timedelta(days=1)))["opened"] == [20.0, 20.0]
+    assert "data-rates" not in (await (await site.user(Role.VIEWER)).get("/results")).text
 
 
 async def report(services: Services, message: Message) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from postroom.domain.messages.delivery.bounces import BounceKind
+from postroom.domain.messages.delivery.bounces import BounceKind, BounceSource
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.units import show_size
@@ -51,6 +51,24 @@ BOUNCE_LABELS: Final = {
     BounceKind.AUTO_REPLY: "Automatic reply",
     BounceKind.CHALLENGE: "Sender verification",
     BounceKind.UNKNOWN: "Other",
+}
+SOURCE_LABELS: Final = {
+    BounceSource.SENDING: "While sending",
+    BounceSource.SMTP: "SMTP",
+    BounceSource.LMTP: "LMTP",
+    BounceSource.PIPE: "Pipe",
+    BounceSource.API: "API",
+    BounceSource.IMAP: "IMAP",
+    BounceSource.POP3: "POP3",
+    BounceSource.SES: "Amazon SES",
+    BounceSource.SENDGRID: "SendGrid",
+    BounceSource.MAILGUN: "Mailgun",
+    BounceSource.POSTMARK: "Postmark",
+    BounceSource.BREVO: "Brevo",
+    BounceSource.SPARKPOST: "SparkPost",
+    BounceSource.AZURE: "Azure Communication Services",
+    "import": "Import",
+    "command line": "Command line",
 }
 _QUOTED: Final = re.compile(r"(?<![^\s(])'([^'\n]*)'(?![A-Za-z])")
 _APOSTROPHE: Final = re.compile(r"(?<=[A-Za-z])'(?=[a-z])")
@@ -98,6 +116,7 @@ def template_environment() -> jinja2.Environment:
         status_label=status_label,
         outcome_label=outcome_label,
         bounce_label=bounce_label,
+        source_label=source_label,
         browser_name=browser_name,
     )
     environment.globals["static"] = static
@@ -162,6 +181,11 @@ def outcome_label(outcome: str) -> str:
 
 def bounce_label(kind: str) -> str:
     return BOUNCE_LABELS[BounceKind(kind)]
+
+
+def source_label(source: str) -> str:
+    """Return how pages name what suppressed an address; someone's email address stays as it is."""
+    return SOURCE_LABELS.get(source, source)
 
 
 def counted(count: int, one: str, many: str) -> str:

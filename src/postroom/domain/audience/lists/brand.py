@@ -196,7 +196,7 @@ BRAND_PROPERTIES: Final = (
         check=parse_button_colour,
         input=Input.COLOUR,
         longest=7,
-        example="#c2410c",
+        example="#27509b",
         form=ListForm.BRAND,
     ),
     ListProperty(

@@ -17,6 +17,7 @@ from postroom.web.admin.configuration.setting_fields import (
     save_fields,
     show_fields,
 )
+from postroom.web.rendering.templating import SOURCE_LABELS
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 from postroom.wiring import SetupTrial, try_bounce_inputs
@@ -104,15 +105,6 @@ _HOOK_FIELDS: Final = {
         " subscription for “Email Delivery Report Received”, with the secret in the URL.",
     ),
 }
-_NAMES: Final = {
-    BounceSource.SES: "Amazon SES",
-    BounceSource.SENDGRID: "SendGrid",
-    BounceSource.MAILGUN: "Mailgun",
-    BounceSource.POSTMARK: "Postmark",
-    BounceSource.BREVO: "Brevo",
-    BounceSource.SPARKPOST: "SparkPost",
-    BounceSource.AZURE: "Azure Communication Services",
-}
 _FIELDS: Final = (*_RETURN, *_MAILBOX, *_LISTENER, *_HOOK_FIELDS.values())
 SETTINGS: Final = tuple(each.name for each in _FIELDS)
 
@@ -163,7 +155,9 @@ def _show(
         mailbox_fields=[fields[each.name] for each in _MAILBOX],
         listener_fields=[fields[each.name] for each in _LISTENER],
         hooks=[
-            ShownHook(_NAMES[source], source.value, _hook_url(visit, source), fields[field.name])
+            ShownHook(
+                SOURCE_LABELS[source], source.value, _hook_url(visit, source), fields[field.name]
+            )
             for source, field in _HOOK_FIELDS.items()
         ],
         has_https=visit.context.is_behind_tls,

@@ -7,16 +7,18 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
+from postroom import clock
 from postroom.domain.audience.lists.list_rights import ListRight
 from postroom.domain.audience.lists.lists import ListName
 from postroom.services.audience.files.cells import protected
 from postroom.services.audience.growth.list_movements import Movement
+from postroom.services.audience.results.message_results import SentMessage
 from postroom.services.audience.results.results_over_time import ResultsOverTime
 from postroom.services.audience.suppression.delivery_limits import percent
 from postroom.services.resources.results_over_time import describe_results_over_time
@@ -29,6 +31,7 @@ _MOST_CHOICES: Final = 100  # lists in the filter
 _MOST_PROVIDERS: Final = 12
 _LISTS_LOOKED_AT: Final = 20
 _LEAST_DRAWN: Final = 2  # messages of a chart
+_UNTIL_DRAWN: Final = timedelta(days=1)
 _COUNTS: Final = ("accepted", "delivered", "bounced", "complained", "unsubscribed")
 BAR_WIDTH: Final = 1000
 BAR_HEIGHT: Final = 120
@@ -78,7 +81,8 @@ async def results(visit: Visit) -> Response:
         audience=grown,
         list_names=names if len(names) <= _MOST_CHOICES else [],
         of_list=name or "",
-        rates=_chart(found),
+        rates=chart_of(found, clock.now()),
+        is_too_early=any(_is_too_early(each, clock.now()) for each in found.messages),
         week=week_of(found),
         movements=movements_of(found.movements),
         weekdays=WEEKDAYS,
@@ -127,11 +131,17 @@ async def _audience(visit: Visit, name: ListName | None) -> AudienceGrowth:
     return await audience(visit, await visit.services.sizes.total([each.name for each in lists]))
 
 
-def _chart(found: ResultsOverTime) -> str:
+def _is_too_early(result: SentMessage, now: datetime) -> bool:
+    """Return whether most opens are still to come, so that a chart would show a drop."""
+    return result.sent_at > now - _UNTIL_DRAWN
+
+
+def chart_of(found: ResultsOverTime, now: datetime) -> str:
     """Return the columns of the charts, the oldest message first; "" with too few messages."""
-    if len(found.messages) < _LEAST_DRAWN:
+    drawn = [each for each in found.messages if not _is_too_early(each, now)]
+    if len(drawn) < _LEAST_DRAWN:
         return ""
-    oldest_first = sorted(found.messages, key=lambda each: each.sent_at)
+    oldest_first = sorted(drawn, key=lambda each: each.sent_at)
     rates = [each.results.rates for each in oldest_first]
 
     def column(name: str) -> list[float | None]:

@@ -134,8 +134,8 @@ async def lift(visit: Visit) -> Response:
         where = f"on {found.list_name}" if found.list_name else "on every list"
         points = [f"Suppressed {where}: {found.reason}."]
         if found.diagnostic:
-            points.append(found.diagnostic)
-        points.append("The address receives email again. Earlier bounces no longer count.")
+            points.append(f"Last report: “{found.diagnostic}”")
+        points.append("The address will receive email again. Earlier bounces no longer count.")
         return visit.render(
             "admin/confirm.html",
             title=f"Lift the suppression of {found.address}?",

@@ -70,7 +70,7 @@ TRACK_NAMES: Final[Mapping[str, str]] = {
     Track.PERSONAL: "Personal",
 }
 _CANARIES: Final[Mapping[str, str]] = {
-    "": "As in the settings",
+    "": "Default",
     OFF: "Everyone at the same time",
     "1%": "1% first",
     "5%": "5% first",
