@@ -32,7 +32,7 @@ from postroom.services.queues.apps import AppRegistry
 from postroom.settings import FILE, Settings, load_settings
 from postroom.storage import StoreOutage
 from postroom.transport.contract import Transport
-from postroom.watchdog import WatchedPart, end_at_once
+from postroom.watchdog import WatchedPart, end_at_once, end_tasks
 from postroom.wiring import (
     LiveSettings,
     Services,
@@ -220,8 +220,7 @@ async def _serve(
         try:
             await live.run(run, sending_settings, stopping)
         finally:
-            reporting.cancel()
-            await asyncio.gather(reporting, return_exceptions=True)
+            await end_tasks([reporting])
     flush_spans()
 
 

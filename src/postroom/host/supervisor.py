@@ -41,6 +41,7 @@ from postroom.services.queues.delivery import QueueService
 from postroom.services.queues.hosts import HEARTBEAT, AppStatus, HostStatusService
 from postroom.services.queues.queue_access import AccessService, Right
 from postroom.storage import Store, StoreError
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -110,13 +111,11 @@ class Supervisor:
         try:
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (stop, *tasks):
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks([stop, *tasks])
             await self._end()
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
 
     async def _end(self) -> None:
         ending = [asyncio.create_task(runner.end()) for runner in self._runners.values()]
@@ -161,9 +160,7 @@ class Supervisor:
             await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
             return waiting.result() if waiting.done() else frozenset()
         finally:
-            for task in (waiting, changed):
-                task.cancel()
-            await asyncio.gather(waiting, changed, return_exceptions=True)
+            await end_tasks([waiting, changed])
 
     def _excluded(self) -> set[str]:
         served = {queue for runner in self._runners.values() for queue in runner.queues}

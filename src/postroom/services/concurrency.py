@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from postroom.domain.errors import Overtaken
 from postroom.storage import Conflict, Lease, LeaseLost, Store, StoreError
+from postroom.watchdog import end_tasks
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -53,8 +54,7 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
     try:
         return await one, await task
     except BaseException:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks([task])
         raise
 
 
@@ -71,9 +71,7 @@ async def all_of(works: Iterator[Coroutine[Any, Any, None]]) -> None:
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        await end_tasks(tasks)
 
 
 log = logging.getLogger(__name__)
@@ -120,8 +118,7 @@ async def _do_alone(
     try:
         await work(lease)
     finally:
-        renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
+        await end_tasks([renewing])
         try:
             await store.release_lease(lease)
         except LeaseLost:

@@ -37,6 +37,7 @@ from postroom.storage import (
     Store,
     StoreError,
 )
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +120,7 @@ class EventService:
         """Wait until noted events are written, but not forever; for a clean shutdown."""
         if self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer}, timeout=seconds)
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+            await end_tasks([self._writer])
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import msgspec
 from postroom.domain.errors import NotNow
 from postroom.errors import PostroomError
 from postroom.services.queues.delivery import QueueService
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -41,10 +42,7 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel all tasks."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(list(self._tasks))
 
 
 class RedriveProgress(msgspec.Struct):

@@ -17,6 +17,7 @@ from typing import Final
 from postroom.errors import PostroomError
 from postroom.services.operations.stored_settings import StoredSettingService, StoredValues
 from postroom.settings import Settings, with_stored
+from postroom.watchdog import end_tasks
 from postroom.wiring.all_services import Services
 from postroom.wiring.opening import opened_services
 
@@ -89,8 +90,7 @@ class LiveSettings:
             try:
                 await part(settings, ending)
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                await end_tasks([watching])
             if not ending.is_set():
                 return
 
@@ -119,8 +119,7 @@ async def opened_live(settings: Settings) -> AsyncIterator[tuple[Services, LiveS
         try:
             yield services, live
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            await end_tasks([watching])
 
 
 async def load_stored(services: Services, settings: Settings) -> Settings:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from postroom.storage.postgres import connection as connections
 from postroom.storage.postgres.connection import Connection, Database
 from postroom.storage.postgres.engine import parameters_of
 from postroom.watchdog import end_tasks
@@ -37,6 +38,32 @@ async def test_a_cancellation_is_not_replaced_by_the_error_of_the_statement(
         with pytest.raises(asyncio.CancelledError):
             await running
         assert running.cancelled()
+        await database.close()
+
+
+@pytest.mark.timeout(60)
+async def test_a_cancellation_is_not_lost_at_the_moment_when_a_connection_is_free(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_POOL_SIZE", 1)
+    with postgres.empty_database() as url:
+        database = Database(parameters_of(url))
+        await database.open()
+        cancelled = 0
+        for turns in range(40):  # of the event loop, between the two
+            free = asyncio.Event()
+            holding = asyncio.create_task(database.run(lambda _, again: free.wait()))
+            waiting = asyncio.create_task(database.fetch(b"SELECT 1"))
+            await asyncio.sleep(0.01)
+            free.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if waiting.cancel():
+                cancelled += 1
+                await asyncio.wait([waiting])
+                assert waiting.cancelled(), turns
+            await asyncio.gather(holding, waiting, return_exceptions=True)
+        assert cancelled >= 5
         await database.close()
 
 

@@ -22,6 +22,7 @@ from postroom.sender.limits.stored_limits import TABLE
 from postroom.services.entities import read
 from postroom.storage import Entity, KeyRange, NotFound, Store, StoreError
 from postroom.transport.contract import Transport
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +43,7 @@ async def shared_connections(
     try:
         yield
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        await end_tasks([keeping])
         await share.give_up()
 
 

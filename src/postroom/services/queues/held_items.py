@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from postroom.services.queues.poison import move_to_poison
 from postroom.storage import LeaseLost, Queue, QueueMessage, StoreOutage
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,7 @@ class HeldItems:
         try:
             yield
         finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await end_tasks([renewing])
 
     async def delete(self, item: QueueMessage) -> None:
         """Delete a message that is done."""

@@ -209,6 +209,8 @@ class Database:
                 finally:
                     await self._pool.putconn(connection)
                 self._outages.answered()
+                if is_cancelled():  # as the pool handed out a connection, which hides it
+                    raise asyncio.CancelledError
                 return done
             except PoolClosed as exc:
                 raise StoreClosed("the store is closed") from exc
@@ -254,8 +256,8 @@ def _cancellation() -> Callable[[], bool]:
     """Return a function that tells whether the current task was cancelled since now.
 
     When a task is cancelled, the driver interrupts the statement. If the server replies with
-    another error, such as a full disk, the driver raises that instead of the cancellation, and a
-    task that handles such errors would never end.
+    another error, such as a full disk, the driver raises that instead of the cancellation. A task
+    that handles such errors would never end, nor would one whose cancellation the pool has hidden.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0

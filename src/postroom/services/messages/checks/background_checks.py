@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from postroom import clock
 from postroom.errors import PostroomError
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +58,7 @@ class BackgroundChecks(Generic[V]):
 
     async def close(self) -> None:
         """Abandon what is running."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(list(self._running.values()))
 
     def _is_fresh(self, name: str) -> bool:
         known = self._known.get(name)

@@ -35,6 +35,7 @@ from postroom.services.audience.files.runs.import_files import ImportFiles
 from postroom.services.audience.files.runs.import_states import ImportOptions, ImportState, Stage
 from postroom.services.audience.files.runs.running_import import REJECTED_HEADER, ImportRun
 from postroom.storage import Conflict, NotFound, Store, StoreError
+from postroom.watchdog import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -261,8 +262,7 @@ class ImportRuns:
             run.change(stage=Stage.DONE, problem=_INTERRUPTED)
             raise
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            await end_tasks([beating])
             await self._end(run)
 
     async def _beat(self, run: ImportRun) -> None:
