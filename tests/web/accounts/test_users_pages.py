@@ -138,7 +138,7 @@ async def test_a_key_is_shown_once_and_works_until_it_is_revoked(site: Site) -> 
     call = await admin.http.post("/api/v1/lists", json=made, headers=bearer)
     assert call.status_code == 201
     question = await admin.get("/keys/revoke", params={"id": key.id})
-    assert "Revoke API key site?" in question.text
+    assert "Revoke API key “site”?" in question.text
     assert await admin.said(await admin.post("/keys/revoke", {"id": key.id})) == (
         "API key site revoked."
     )

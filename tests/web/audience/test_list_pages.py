@@ -130,12 +130,15 @@ async def test_a_list_is_deleted_after_a_question_but_not_while_a_message_needs_
     at = datetime.now(UTC) + timedelta(days=1)
     message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
     question = await editor.get("/lists/news/delete")
-    assert "Delete list news?" in question.text
-    assert "its 1 subscribers" in question.text
+    assert "Delete list “news”?" in question.text
+    assert "its 1 subscriber are deleted" in question.text
+    assert f"its message {message.ref} is Scheduled" in question.text
+    assert ">Delete list</button>" not in question.text
     refused = await editor.post("/lists/news/delete")
     assert refused.status_code == 409
     assert message.ref in refused.text
     await site.services.messages.delete(message.ref)
+    assert ">Delete list</button>" in (await editor.get("/lists/news/delete")).text
     done = await editor.post("/lists/news/delete")
     assert await editor.said(done) == "List news deleted, with 1 subscriber."
     assert (await editor.get("/lists/news")).status_code == 404
