@@ -39,7 +39,7 @@ async def test_an_invited_user_chooses_a_password_and_is_logged_in(site: Site) -
 
     bob = site.visitor()
     page = await bob.get(link)
-    assert "administrator@example.org invited you as editor" in page.text
+    assert "administrator@example.org invited you as an editor" in page.text
     refused = await join(bob, link, "short")
     assert refused.status_code == 422
     assert await bob.said(await join(bob, link)) == "Welcome to Postroom."
