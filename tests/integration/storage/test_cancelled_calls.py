@@ -1,6 +1,7 @@
 """A call to PostgreSQL that is cancelled ends its task, whatever the server answers."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -41,6 +42,10 @@ async def test_a_cancellation_is_not_replaced_by_the_error_of_the_statement(
         await database.close()
 
 
+async def held_until(free: asyncio.Event, _connection: Connection, _again: bool) -> None:
+    await free.wait()
+
+
 @pytest.mark.timeout(60)
 async def test_a_cancellation_is_not_lost_at_the_moment_when_a_connection_is_free(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
@@ -52,7 +57,7 @@ async def test_a_cancellation_is_not_lost_at_the_moment_when_a_connection_is_fre
         cancelled = 0
         for turns in range(40):  # of the event loop, between the two
             free = asyncio.Event()
-            holding = asyncio.create_task(database.run(lambda _, again: free.wait()))
+            holding = asyncio.create_task(database.run(partial(held_until, free)))
             waiting = asyncio.create_task(database.fetch(b"SELECT 1"))
             await asyncio.sleep(0.01)
             free.set()

@@ -18,8 +18,8 @@ def test_every_status_and_outcome_has_a_label() -> None:
 
 
 def test_errors_on_pages_name_statuses_as_pages_do() -> None:
-    text = "a message that is Completed cannot be edited: only while it is Pending, or Paused"
-    expected = "a message that is Sent cannot be edited: only while it is Scheduled, or Paused"
+    text = "a Completed message cannot be deleted, only a Draft or Pending one"
+    expected = "a Sent message cannot be deleted, only a Draft or Scheduled one"
     assert with_status_labels(text) == expected
 
 

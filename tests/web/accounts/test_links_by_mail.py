@@ -114,5 +114,7 @@ async def test_without_a_mail_server_nothing_is_offered_or_kept(site: Site) -> N
     await site.services.users.create(ANN, PASSWORD, Role.EDITOR)
     visitor = site.visitor()
     assert "/forgotten" not in (await visitor.get("/login")).text
-    assert (await visitor.post("/forgotten", {"email": ANN})).status_code == 404
+    refused = await visitor.post("/forgotten", {"email": ANN})
+    assert refused.status_code == 404
+    assert '<a href="/login" class="button">Log in</a>' in refused.text
     assert await site.services.access_links.all() == []

@@ -39,7 +39,7 @@ async def test_an_invited_user_chooses_a_password_and_is_logged_in(site: Site) -
 
     bob = site.visitor()
     page = await bob.get(link)
-    assert "administrator@example.org invited you as editor" in page.text
+    assert "administrator@example.org invited you as an editor" in page.text
     refused = await join(bob, link, "short")
     assert refused.status_code == 422
     assert await bob.said(await join(bob, link)) == "Welcome to Postroom."
@@ -138,7 +138,7 @@ async def test_a_key_is_shown_once_and_works_until_it_is_revoked(site: Site) -> 
     call = await admin.http.post("/api/v1/lists", json=made, headers=bearer)
     assert call.status_code == 201
     question = await admin.get("/keys/revoke", params={"id": key.id})
-    assert "Revoke API key site?" in question.text
+    assert "Revoke API key “site”?" in question.text
     assert await admin.said(await admin.post("/keys/revoke", {"id": key.id})) == (
         "API key site revoked."
     )

@@ -130,12 +130,15 @@ async def test_a_list_is_deleted_after_a_question_but_not_while_a_message_needs_
     at = datetime.now(UTC) + timedelta(days=1)
     message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
     question = await editor.get("/lists/news/delete")
-    assert "Delete list news?" in question.text
-    assert "its 1 subscribers" in question.text
+    assert "Delete list “news”?" in question.text
+    assert "its 1 subscriber are deleted" in question.text
+    assert f"its message {message.ref} is Scheduled" in question.text
+    assert ">Delete list</button>" not in question.text
     refused = await editor.post("/lists/news/delete")
     assert refused.status_code == 409
     assert message.ref in refused.text
     await site.services.messages.delete(message.ref)
+    assert ">Delete list</button>" in (await editor.get("/lists/news/delete")).text
     done = await editor.post("/lists/news/delete")
     assert await editor.said(done) == "List news deleted, with 1 subscriber."
     assert (await editor.get("/lists/news")).status_code == 404
@@ -208,3 +211,22 @@ async def test_a_list_links_to_its_own_examples(site: Site, editor: Visitor) -> 
     assert 'href="/embed?list=second"' in page.text
     examples = await editor.get("/embed?list=second")
     assert "list_name&#34;: &#34;second" in examples.text
+
+
+async def test_an_error_leads_back_to_where_it_happened(site: Site, editor: Visitor) -> None:
+    await make(site)
+    missing = await editor.get("/lists/nope")
+    assert (
+        missing.status_code,
+        '<a href="/lists" class="button">Go to Lists</a>' in missing.text,
+    ) == (404, True)
+    at = datetime.now(UTC) + timedelta(days=1)
+    ref = (await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)).ref
+    early = await editor.get(f"/messages/{ref}/follow-up")
+    assert (early.status_code, f'<a href="/messages/{ref}" class="button">' in early.text) == (
+        409,
+        True,
+    )
+    viewer = await site.user(Role.VIEWER)
+    denied = await viewer.get("/lists/new")
+    assert (denied.status_code, "Go to Home" in denied.text) == (403, True)

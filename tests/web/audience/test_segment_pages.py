@@ -139,7 +139,7 @@ async def test_a_wrong_rule_is_named_while_it_is_typed(editor: Visitor) -> None:
     part = await editor.post(f"{HERE}/segment/count", {"rule": "city ="}, headers=PARTIAL)
     assert "Line 1, column 7: the rule ends too early" in part.text
     nothing = await editor.post(f"{HERE}/segment/count", {"rule": " "}, headers=PARTIAL)
-    assert "Add a condition" in nothing.text
+    assert "Complete a condition" in nothing.text
     unknown = await editor.post(f"{HERE}/segment/count", {"rule": 'cty = "Bern"'}, headers=PARTIAL)
     assert "did you mean city?</p>" in unknown.text
 

@@ -285,18 +285,13 @@ def may_be_edited(status: MessageStatus, counts: Counts) -> bool:
 def check_editable(status: MessageStatus) -> None:
     """Raise `NotNow` unless a message with this status can be edited, if none of it was sent."""
     if status not in EDITABLE and status is not MessageStatus.PAUSED:
-        raise NotNow(
-            f"a message that is {status} cannot be edited: only while it is Draft or Pending, or"
-            " Paused before any of it was sent"
-        )
+        raise NotNow(f"a {status} message cannot be edited: duplicate it and edit the copy")
 
 
 def check_deletable(status: MessageStatus) -> None:
     """Raise `NotNow` unless a message with this status can be deleted."""
     if status not in EDITABLE:
-        raise NotNow(
-            f"a message that is {status} cannot be deleted: only while it is Draft or Pending"
-        )
+        raise NotNow(f"a {status} message cannot be deleted, only a Draft or Pending one")
 
 
 def has_passed(scheduled_at: datetime, now: datetime) -> bool:

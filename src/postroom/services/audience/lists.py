@@ -171,7 +171,7 @@ class ListService:
             raise NoSuch("list", name)
         if _is_being_deleted(found):
             return await self.finish_deletion(list_name, found.etag)
-        await self._check_no_message_needs(list_name)
+        await self.check_deletable(list_name)
         try:
             mark = await self._lists.merge(_mark(list_name), etag or found.etag)
         except StaleETag as exc:
@@ -261,7 +261,8 @@ class ListService:
                     await self.finish_deletion(new.name, mark)
         raise Exists("list", new.name)
 
-    async def _check_no_message_needs(self, name: ListName) -> None:
+    async def check_deletable(self, name: ListName) -> None:
+        """Raise `NotNow` while a message that is not finished goes to the list or excludes it."""
         async for message in self._messages.open_messages():
             if message.status in FINAL:
                 continue

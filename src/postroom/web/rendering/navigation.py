@@ -191,6 +191,11 @@ def places_for(may: Callable[[Role | ListRight], bool]) -> tuple[NavigationEntry
     return tuple(each for each in every if may(each.needs))
 
 
+def place_of(path: str, may: Callable[[Role | ListRight], bool]) -> NavigationEntry | None:
+    """Return the place that a page belongs to, if someone may open it."""
+    return next((each for each in places_for(may) if each.holds(path)), None)
+
+
 def groups_for(may: Callable[[Role | ListRight], bool]) -> tuple[PlaceGroup, ...]:
     """Return the groups with the places that someone may open; none is empty."""
     allowed = [

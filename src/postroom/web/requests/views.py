@@ -21,6 +21,7 @@ from postroom.services.accounts.sessions import SESSION_AGE, Session
 from postroom.services.accounts.users import Role, User
 from postroom.storage import StoreOutage
 from postroom.web.context import WebContext
+from postroom.web.rendering.navigation import place_of
 from postroom.web.rendering.templating import with_status_labels
 from postroom.web.requests.cookies import CsrfKind, csrf_token
 from postroom.web.requests.forms import limited
@@ -230,9 +231,30 @@ def _to_login(visit: Visit) -> Response:
     return RedirectResponse(f"/login{suffix}", 303)
 
 
-def error_page(visit: Visit, status: int, title: str, text: str) -> Response:
-    """Render a page that says what went wrong and what to do."""
-    return visit.render("problem.html", status=status, title=title, text=text)
+def error_page(
+    visit: Visit, status: int, title: str, text: str, way: tuple[str, str] | None = None
+) -> Response:
+    """Render a page that says what went wrong and what to do.
+
+    `way`: the address and the text of the link that leads on; by default, to the place in the
+    navigation that the page belongs to.
+    """
+    way = way or _way_on(visit, status)
+    return visit.render("problem.html", status=status, title=title, text=text, way=way)
+
+
+def _way_on(visit: Visit, status: int) -> tuple[str, str]:
+    place = None if status == 403 else place_of(visit.path, visit.may)
+    if place is None or (place.path == visit.path and not visit.request.url.query):
+        return "/", "Go to Home"
+    return place.path, f"Go to {place.label}"
+
+
+def _to_message(visit: Visit) -> tuple[str, str] | None:
+    """Return the link to the message that the page is about."""
+    ref = visit.request.path_params.get("ref")
+    own = f"/messages/{ref}"
+    return (own, "Go to the message") if ref and visit.path.startswith(f"{own}/") else None
 
 
 def error_response(visit: Visit, error: PostroomError) -> Response:
@@ -242,7 +264,7 @@ def error_response(visit: Visit, error: PostroomError) -> Response:
     if isinstance(error, NoSuch):
         return error_page(visit, 404, "Not found", text)
     if isinstance(error, Exists | Overtaken | NotNow):
-        return error_page(visit, 409, "Conflict", with_status_labels(text))
+        return error_page(visit, 409, "Conflict", with_status_labels(text), _to_message(visit))
     if isinstance(error, Invalid | ValueError):
         return error_page(visit, 422, "Invalid input", text)
     if isinstance(error, StoreOutage):

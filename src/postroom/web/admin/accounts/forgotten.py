@@ -8,7 +8,7 @@ from postroom.access_mail import LASTING, send_link, sends_links, shown_age
 from postroom.domain.errors import Invalid
 from postroom.services.accounts.access_links import LinkKind, link_address
 from postroom.services.accounts.users import parse_user
-from postroom.web.admin.accounts.login import LARGEST_FORM, too_often
+from postroom.web.admin.accounts.login import LARGEST_FORM, TO_LOGIN, too_often
 from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
 
@@ -20,7 +20,9 @@ async def forgotten(visit: Visit) -> Response:
             visit,
             404,
             "Postroom cannot send you a link",
-            "Ask an administrator for one, or run “postroom user reset” on the server.",
+            "No mail server is set up. Ask an administrator for a link, or run “postroom user"
+            " reset” on the server.",
+            TO_LOGIN,
         )
     if visit.request.method == "GET":
         return _form(visit)

@@ -71,7 +71,7 @@ async def remove(visit: Visit) -> Response:
         group = await visit.services.groups.get(visit.parameter("name"))
         return visit.render(
             "admin/confirm.html",
-            title=f"Remove group {group.name}?",
+            title=f"Remove group “{group.name}”?",
             points=[
                 f"{counted(len(group.members), 'member loses', 'members lose')} the rights that"
                 " the group gives. They can still log in.",

@@ -24,6 +24,8 @@ from postroom.web.requests.visit import Visit
 
 _SETUP_AGE = 7 * 24 * 3600
 _CODE_AGE = 5 * 60
+TO_LOGIN = ("/login", "Log in")
+"""The link of an error page for people who are logged out."""
 LARGEST_FORM = 64 * 1024  # anyone can send these
 _WRONG = "Wrong email or password. After many attempts you may have to wait a minute between them."
 
@@ -145,6 +147,7 @@ async def join(visit: Visit) -> Response:
             "This link does not work",
             "It has already been used, has expired, or was revoked."
             " Ask an administrator for a new one.",
+            TO_LOGIN,
         )
     if visit.request.method == "GET":
         return visit.render("admin/accounts/join.html", token=token, link=link, problems={})

@@ -168,7 +168,7 @@ async def delete(visit: Visit) -> Response:
         )
         return visit.render(
             "admin/confirm.html",
-            title=f"Delete field {field.shown_label}?",
+            title=f"Delete field “{field.shown_label}”?",
             points=[_values_lost(name, found), *await _consequences(visit, owner, name)],
             first_point_url="" if found.is_exact else f"{visit.path}?field={name}",
             button="Delete field",
@@ -196,6 +196,8 @@ async def _consequences(visit: Visit, owner: _Owner, name: str) -> list[str]:
 
 
 def _values_lost(name: str, found: ValueCount) -> str:
+    if not found.count and found.is_exact:
+        return "No subscriber has a value."
     people = counted(found.count, "subscriber has", "subscribers have")
     if name in BUILT_IN:
         after = "Values stay, because every list has this field"

@@ -54,7 +54,7 @@ async def _users(visit: Visit, name: str) -> list[PersonWithAccess]:
 
 
 async def _reason(visit: Visit, user: User, name: str) -> str:
-    reasons = [f"role {user.role}"] if PRESETS[user.role] else []
+    reasons = [user.role.capitalize()] if PRESETS[user.role] else []
     if PRESETS[user.role] == ALL_RIGHTS:
         return reasons[0]
     grants = visit.services.list_grants
@@ -72,7 +72,7 @@ async def _keys(visit: Visit, name: str) -> list[PersonWithAccess]:
         rights = granted.get(key.principal) if key.only_lists else ALL_RIGHTS
         if rights:
             url = f"/keys/details?{urlencode({'id': key.id})}"
-            found.append(PersonWithAccess(key.name or key.id, _scopes(key), rights, url))
+            found.append(PersonWithAccess(key.name or "(unnamed)", _scopes(key), rights, url))
     return found
 
 

@@ -17,7 +17,7 @@ from postroom.domain.audience.lists.lists import (
     MailingList,
     properties_of,
 )
-from postroom.domain.errors import Exists, Invalid, Overtaken
+from postroom.domain.errors import Exists, Invalid, NotNow, Overtaken
 from postroom.domain.messages.tracking import Track
 from postroom.services.accounts.users import Role
 from postroom.services.audience.growth.list_sizes import CurrentSize
@@ -25,7 +25,7 @@ from postroom.services.messages.sending.hold_rows import why_all_wait
 from postroom.web.admin.audience.growth import audience
 from postroom.web.public.visitor import LANGUAGE_NAMES
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
-from postroom.web.rendering.templating import counted
+from postroom.web.rendering.templating import counted, sentence, with_status_labels
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -167,15 +167,16 @@ async def delete(visit: Visit) -> Response:
         mailing_list = await visit.services.lists.get(name)
         sizes = await visit.services.sizes.of([mailing_list.name])
         size = sizes.get(mailing_list.name)
-        many = "all its" if size is None else f"its {size.subscribers:,}"
+        refused = await _why_not_deleted(visit, mailing_list.name)
+        many = "all its subscribers" if size is None else _its(size.subscribers)
         return visit.render(
             "admin/confirm.html",
-            title=f"Delete list {name}?",
+            title=f"Delete list “{name}”?",
             points=[
-                f"The list and {many} subscribers are deleted, and their links stop working.",
+                f"The list and {many} are deleted, and their links stop working.",
                 "Messages that were sent to it are kept, with their outcomes.",
-                "A list cannot be deleted while a message to it is scheduled or being sent.",
             ],
+            refused=refused,
             button="Delete list",
             fields={"etag": mailing_list.etag},
             back=f"/lists/{name}",
@@ -192,6 +193,19 @@ async def delete(visit: Visit) -> Response:
         flash = f"List {name} deleted, with {removed}."
     await visit.audit("deleted list", name)
     return visit.redirect("/lists", flash)
+
+
+def _its(subscribers: int) -> str:
+    return f"its {counted(subscribers, 'subscriber', 'subscribers')}"
+
+
+async def _why_not_deleted(visit: Visit, name: ListName) -> str:
+    """Return why the list cannot be deleted now, or ""."""
+    try:
+        await visit.services.lists.check_deletable(name)
+    except NotNow as exc:
+        return sentence(with_status_labels(str(exc)), "")
+    return ""
 
 
 async def export(visit: Visit) -> Response:

@@ -198,7 +198,7 @@ async def delete(visit: Visit) -> Response:
     if is_asking:
         return visit.render(
             "admin/confirm.html",
-            title=f"Delete segment {name}?",
+            title=f"Delete segment “{name}”?",
             points=["Its subscribers stay on the list."],
             button="Delete segment",
             fields={"segment": name, "etag": segment.etag},
