@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from postroom.domain.messages.delivery.bounces import BounceKind
 from postroom.transport.contract import ResultKind
 from postroom.transport.smtp.bounce_verdicts import judge_mailbox
@@ -25,18 +23,18 @@ def test_every_reply_has_a_label_and_there_are_many_of_both() -> None:
     assert len(OTHERS) > 900
 
 
-@pytest.mark.parametrize("text", DEAD)
-def test_a_reply_says_that_the_mailbox_is_dead(text: str) -> None:
-    assert judge_mailbox(text).kind is BounceKind.GONE
+def test_replies_that_say_so_are_about_dead_mailboxes() -> None:
+    assert [text for text in DEAD if judge_mailbox(text).kind is not BounceKind.GONE] == []
 
 
-@pytest.mark.parametrize("text", OTHERS)
-def test_a_reply_does_not_say_that_the_mailbox_is_dead(text: str) -> None:
-    assert judge_mailbox(text).kind is not BounceKind.GONE
+def test_other_replies_are_not_about_dead_mailboxes() -> None:
+    assert [text for text in OTHERS if judge_mailbox(text).kind is BounceKind.GONE] == []
 
 
-@pytest.mark.parametrize("text", DEAD)
-def test_a_dead_mailbox_holds_no_other_email_while_sending(text: str) -> None:
+def test_a_dead_mailbox_holds_no_other_email_while_sending() -> None:
+    assert [text for text in DEAD if _while_sending(text) is not ResultKind.REFUSED] == []
+
+
+def _while_sending(text: str) -> ResultKind | None:
     reply = parse_reply([text.replace("-", " ", 1).encode() if text[3] == "-" else text.encode()])
-    assert reply is not None
-    assert judge(SmtpStage.RCPT, reply).kind is ResultKind.REFUSED
+    return None if reply is None else judge(SmtpStage.RCPT, reply).kind
