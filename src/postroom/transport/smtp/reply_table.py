@@ -28,6 +28,25 @@ _BLOCK_LIST = re.compile(
     re.IGNORECASE,
 )
 """GoDaddy replies with nothing but such a link."""
+_QUOTING = re.compile(r"\bunknown address error (?=(?:5..[ -]?)?')", re.IGNORECASE)
+"""What Cisco's gateways write before each refusal that they quote."""
+_CORRECT = {
+    "unkown": "unknown",
+    "unknow": "unknown",
+    "uknown": "unknown",
+    "unknwon": "unknown",
+    "unkonwn": "unknown",
+    "vaild": "valid",
+    "invaild": "invalid",
+    "invlaid": "invalid",
+    "recepient": "recipient",
+    "recipent": "recipient",
+    "reciepient": "recipient",
+    "receipient": "recipient",
+    "exsist": "exist",
+    "exsists": "exists",
+}
+_MISSPELT = re.compile(rf"\b(?:{'|'.join(_CORRECT)})\b", re.IGNORECASE)
 
 
 def find_rule(stages: Set[SmtpStage], code: str, status: str, text: str) -> ReplyRule | None:
@@ -40,7 +59,8 @@ def find_rules(stages: Set[SmtpStage], code: str, status: str, text: str) -> Ite
     """Yield the rules that match a reply, the one that counts first. Addresses and links in the
     text say nothing, as their owners choose their words, unless they lead to a block list."""
     said = _URL.sub(" ", _ADDRESS.sub(" ", _BLOCK_LIST.sub(" block list ", text)))
-    said = " ".join(said.replace("_", " ").split())
+    said = _QUOTING.sub("", " ".join(said.replace("_", " ").split()))
+    said = _MISSPELT.sub(lambda found: _CORRECT[found[0].lower()], said)
     for rule in RULES:
         if not stages.isdisjoint(rule.stages) and rule.fits(code, status, said):
             yield rule

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from postroom.transport.smtp.rules.foreign_words import MAILBOX_IS_GONE
+from postroom.transport.smtp.rules.foreign_words import A_DOMAIN, A_NAME, MAILBOX_IS_GONE
 
 _WHO: Final = (
     r"(?:users?|usr|recipients?|rcpt|mail[- ]?box(?:es)?|mbox|in-?box|mail ?(?:drop|dir|file)"
@@ -37,7 +37,7 @@ _NOT_SO: Final = (
 _STATES: Final = (
     r"\b(?:un(?:known|recogni[sz]ed|deliverable|registered|assigned|allocated|resolvable|resolved"
     r"|verifiable|acceptable|accessible|paid|avai?l?i?able|availible|identified|used|route?able)"
-    r"|in(?:exist[ae]nt|accessible)|non?[- ]?exist\w*|(?:in|de|des|dis)activ(?:e|ated|ed)\b"
+    r"|in(?:exist[ae]nt|accessible)|non?[- ]?exist\w*|(?:in|de|des|dis)-?activ(?:e|ated|ed)\b"
     r"|disabled|discontinued|suspended|closed|cancell?ed|deleted|removed|terminated|(?:invalid"
     r"|incorrect|wrong)\b|bogus|misspel\w+|obsolete|expired|retired|no longer|purged|decommissioned"
     r"|abandoned|withdrawn|defunct|dormant|deceased|passed away|dead|on hold|ceased|(?:shut"
@@ -109,6 +109,7 @@ DEAD_MAILBOX: Final = (
     rf"{_WHO}\b.{{0,20}}\b(?:has|have) (?:got )?no (?:e-?)?(?:mail|mail-?box|account)\b",
     r"(?:does|did|do)(?:n't| ?not) (?:exactly )?(?:match|exist|have an? (?:\w+ ){0,3}(?:account"
     r"|mailbox|delivery point))|(?:could|can)(?:n't| ?not) be (?:found|resolved|identified)\b",
+    rf"{A_NAME} was(?:n't| not) found (?:at|in|on) {A_DOMAIN}",
     # The mailbox. One that is locked for nobody in particular is locked for all
     r"\b(?:user|mail ?box|account)s? (?:status )?(?:is |was |has been )?b?locked\b(?!,? ?(?:for|by"
     r"|from|using|as|too|because|due to)\b|\.? too many)",
@@ -130,6 +131,8 @@ DEAD_MAILBOX: Final = (
     r"|not a registered \w+ user",
     r"\bnot (?:found|known|present|listed|registered) (?:in|at|on|with) (?:the |our |this "
     r"|any )?(?:\w+ )?(?:directory|ldap|site|database|system|host|here|server|list|table)"
+    r"|\bnot (?:found|present|listed) in (?:the |our |my )?(?:\w+ )?(?:name (?:&|and) address book"
+    r"|(?:public|global|company|corporate|domino|notes) address (?:book|list))"
     r"|not present|isn't in my list|(?:bad|valid)[_ ]?rcpt(?:to)?\b|badrecipient"
     r"|rejected recipient",
     r"\b(?:failed recipient (?:verification|validation)|recipient verify\b.{0,20}\bfailed"

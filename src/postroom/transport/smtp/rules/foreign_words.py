@@ -36,6 +36,14 @@ _RECIPIENTS: Final = (
     # What they borrow from English
     r"mailbox|account|user|e-?mail",
 )
+# Not in the directory of users: said without naming anybody, it is about the recipient
+_NOT_LISTED: Final = (
+    r"nicht im (?:\w+-?)?verzeichnis|pas (?:\w+ )?dans l'annuaire"
+    r"|no (?:se (?:ha )?enc[uo]\w+|est[áa]|figura|aparece) en (?:el |la |nuestr[oa] )?(?:directorio"
+    r"|libreta|lista de usuarios)"
+    r"|n[ãa]o (?:est[áa]|consta|(?:foi )?encontrad[oa]) n[oa] (?:diret[óo]rio|cat[áa]logo)"
+    r"|non (?:[èe] )?(?:presente|trovat[oa]|elencat[oa]) (?:nella rubrica|nell'elenco)"
+)
 _GONE: Final = (
     r"unbekannt\w*|ung(?:ü|ue|u)ltig\w*|existier(?:t|en) (?:\w+ ){0,2}nicht"
     r"|nicht (?:mehr )?(?:vorhanden|gefunden|bekannt|g(?:ü|u|ue)ltig|existent|aktiv|zustellbar"
@@ -92,6 +100,7 @@ _GONE: Final = (
     r"|nu exist[ăa]|necunoscut[ăa]?|dezactivat[ăa]?|bulunamad[i\u0131]|mevcut de[ğg]il|nu mai"
     r"|art[i\u0131]k|kapat[i\u0131]lm[i\u0131][şs]|πλέον|ge[çc]ersiz|yok|kapat[i\u0131]ld[i\u0131]"
     r"|άγνωστ\w+|δεν υπάρχει|δεν βρέθηκε|ανενεργ\w+",
+    _NOT_LISTED,
 )
 # "The user has no account": said of the reader, it is about the sender
 _HAS_NO: Final = (
@@ -175,6 +184,13 @@ def _near(one: str, other: str, distance: int) -> tuple[str, str]:
 _ALL_RECIPIENTS: Final = "|".join(_RECIPIENTS)
 _ALL_GONE: Final = "|".join(_GONE)
 
+A_DOMAIN: Final = r"(?:[\w-]{1,63}\.){1,6}\w{2,24}"
+A_NAME: Final = (
+    r"(?:^|[.:!?] )(?:5..[ -])?(?:5\.\d+\.\d+ )?(?!(?:it|this|that|page|file|records?|keys?|policy"
+    r"|selector|server|host|sender|spf|dkim|dmarc|mx|ptr|dns|certificate)\b)[^\s@]{1,64}"
+)
+"""One word at the beginning of a sentence: Exchange names the recipient by what is before the @."""
+
 SENDER_IS_WRONG: Final = (
     _YOU_HAVE_NO,
     *_near(_SENDERS, _ALL_GONE, 40),
@@ -204,6 +220,16 @@ MAILBOX_IS_GONE: Final = (
     rf"|tili[äa]|cont)\b",
     r"\u0443 пользователя нет",
     *_near(_PLACES, _NOT_THERE, 30),
+    rf"\b(?:{_NOT_LISTED})",
+    r"\b(?:kein(?:en?)?|aucune|ninguna|nenhuma|nessuna|geen) (?:\w+ )?(?:person(?:en|ne|a|e)?"
+    r"|persoon|personen|pessoa|mitarbeiter(?:in)?|medewerker) (?:mit|unter|avec|sous|con|bajo|com"
+    r"|met|op|di)\b",
+    # "ann was not found at example.com"
+    rf"{A_NAME} (?:wurde (?:nicht (?:in|auf|bei|unter) {A_DOMAIN} gefunden|(?:in|auf|bei|unter)"
+    rf" {A_DOMAIN} nicht gefunden)|(?:est introuvable|n'a pas été trouvée?) (?:sur|dans|à|chez)"
+    rf" {A_DOMAIN}|no (?:se (?:ha )?encontr\w+|fue encontrad[oa]) en {A_DOMAIN}|non è stat[oa]"
+    rf" trovat[oa] (?:in|su|presso) {A_DOMAIN}|não foi encontrad[oa] em {A_DOMAIN}|(?:is|werd)"
+    rf" niet gevonden (?:op|in|bij) {A_DOMAIN})",
     rf"{_CJK_DOMAIN}.{{0,6}}(?:不存在|找不到|存在しま|見つかり|존재 ?하지|찾을 ?수)",
     # People who have left
     r"ausgeschieden|nicht mehr (?:bei uns|im (?:unternehmen|hause?))|arbeitet nicht mehr"

@@ -75,7 +75,7 @@ FIRST: tuple[ReplyRule, ...] = (
     _rule(
         _TEMPORARY,
         "GoDaddy 550 5.1.1 has sent to too many recipients this hour; NTT Docomo 552",
-        r"too many (\w+ ){0,3}(recipients|users|addresses|rcpt)\b",
+        r"\b(too many|excessive) (\w+ ){0,3}(recipients|users|addresses|rcpt|unknowns)\b",
         reason=THROTTLED,
         scope=FaultScope.PROVIDER,
     ),
@@ -143,7 +143,8 @@ FIRST: tuple[ReplyRule, ...] = (
     _rule(
         _POLICY,
         "Mailing lists for members only, and recipients who accept only some senders",
-        r"\b(you|your address|sender|poster)\b.{0,20}(\bnot|n't) (an? )?(subscribe|member)",
+        r"\b(you|your (e-?mail )?address|sender|poster)\b.{0,20}(\bnot|n't) (an? )?"
+        r"(subscribe|member)|\byou (are|were) not listed\b|\bsender (is |was )?not listed\b",
         r"only (subscribers|members)|(recipient|user|mail ?box|address|account) (refuses"
         r"|(does|will)(n't| not) accept) .{0,30}\bfrom\b|(list|group) (is )?(closed|moderated)\b",
         r"\b(recipient|user|owner) (has )?block(s|ed) (you|the sender|mail from)"
@@ -151,6 +152,13 @@ FIRST: tuple[ReplyRule, ...] = (
         r"\b(recipient|user)( address)? (has )?reject(s|ed)? (your|the|this) (e-?)?(mail|message)",
         r"\b(group|list)\b.{0,80}\bmay not have permission",
         reason="The recipient accepts mail only from certain senders",
+        scope=FaultScope.RECIPIENT,
+    ),
+    _rule(
+        _POLICY,
+        "A relay that keeps a list of addresses, with 5.2.1. It does not say why they bounced",
+        r"\b(previously|already|recently) bounced\b|\bbounced (previously|before|already)\b",
+        reason="The recipient's server does not accept mail for this address",
         scope=FaultScope.RECIPIENT,
     ),
     _rule(
@@ -208,7 +216,7 @@ FIRST: tuple[ReplyRule, ...] = (
         r"|no valid recipients from",
         r"domain of (the )?sender.{0,80}(does not exist|not found|invalid)",
         r"\b(over|via|by|through|tramite|por|par|über) ipv[46]\b"
-        r"|unknown address error 5..\W+5\.7\.",
+        r"|(^5..|5\.1\.0) (- )?(5..-)?'5\.7\.",
         r"^5..[ -](5\.\d\.\d )?(error: )?(e-?mail|message) (is |was )?(refused|denied)\W*$",
         r"\bdns check failed",
         r"server requires confirmation|confirm this mail server|host network not allowed",
@@ -226,9 +234,11 @@ FIRST: tuple[ReplyRule, ...] = (
         r"\b(message|mail|data) size limit|(rejected|blocked) by (\w+ ){0,2}filter\b",
         r"\b(url|uri|links?|message-?id|headers?|subject|attachments?|mime|charset)\b.{0,40}"
         r"\b(invalid|malformed|missing|not (valid|allowed|permitted|exist)|illegal|no longer"
-        r"|non-?exist\w*)",
+        r"|non-?exist\w*|mandatory|required)",
         r"\b(invalid|malformed|missing|illegal|duplicate) (\w+[- ]){0,2}"
         r"(headers?|message-?id|url|subject|mime|charset|content)\b|\buser[- ]agent\b",
+        r"\b(invalid|malformed|missing|illegal|empty|no) \W?(to|cc|bcc|from|date|reply-to)\W? "
+        r"(header|field)\b|\b(empty|blank|without (an? )?) ?subject\b",
         reason="The mail server rejects the content of the message",
         only_status=r"(?!1\.[126]$).*",
     ),
