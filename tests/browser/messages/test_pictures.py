@@ -126,8 +126,7 @@ async def test_a_picture_in_use_cannot_be_deleted_and_names_the_message(
         await expect(page.get_by_role("heading", name="Conflict")).to_be_visible()
         await expect(page.locator("main")).to_contain_text(f"“Spring” ({message.ref})")
 
-        await page.get_by_role("button", name="More").click()
-        await page.get_by_role("link", name="Pictures").click()
+        await page.get_by_role("link", name="Go to Pictures").click()
         await page.get_by_role("link", name="logo.png").click()
         await expect(page.get_by_role("link", name="Delete…")).to_have_count(0)
         await page.get_by_role("link", name="Spring").click()
