@@ -14,7 +14,7 @@ from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.mail.recording_smtp import RecordingSmtp, Rule
 from tests.services.stores.postgres import PostgresServer
-from tests.services.tcp_proxy import running_proxy
+from tests.services.tcp_proxy import TcpProxy, running_proxy
 from tests.services.waiting import BUSY, free_ports
 
 COUNT = 2_000
@@ -40,6 +40,14 @@ async def until_ready_says(port: int, wanted: str) -> None:
     raise TimeoutError(f"/readyz says {said!r}, not {wanted!r}")
 
 
+async def keep_freezing(proxy: TcpProxy) -> None:
+    """Freeze connections, and those that are opened because others are frozen: with a working one,
+    the sender goes on."""
+    while True:
+        proxy.freeze()
+        await asyncio.sleep(0.1)
+
+
 @pytest.mark.timeout(120)
 async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
     address: StoreAddress,
@@ -49,7 +57,7 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
     tmp_path: Path,
 ) -> None:
     [port] = free_ports(1)
-    server.script(Rule("end", wait=0.01))
+    server.script(Rule("end", wait=0.05))  # most is left when it freezes
     async with running_proxy(postgres.port) as proxy:
         direct = Postroom(address, server.url, tmp_path)
         direct.settings["port"] = str(port)
@@ -67,8 +75,11 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
                 direct.start(part)
             sender = postroom.start("sender")
             await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
-            proxy.freeze()
-            await until_ready_says(port, "the sender made no progress")
+            freezing = asyncio.create_task(keep_freezing(proxy))
+            try:
+                await until_ready_says(port, "the sender made no progress")
+            finally:
+                freezing.cancel()
             await checker.until_it_continues(within=30)
             _, counts = await checker.until_done(60)
             assert sender.poll() is None, "it is the same process"

@@ -156,13 +156,6 @@ FIRST: tuple[ReplyRule, ...] = (
     ),
     _rule(
         _POLICY,
-        "A relay that keeps a list of addresses, with 5.2.1. It does not say why they bounced",
-        r"\b(previously|already|recently) bounced\b|\bbounced (previously|before|already)\b",
-        reason="The recipient's server does not accept mail for this address",
-        scope=FaultScope.RECIPIENT,
-    ),
-    _rule(
-        _POLICY,
         "Quotas of our own account: Amazon SES, GoDaddy, Mailhostbox",
         r"\b(sending|relay|outgoing|outmail|daily|hourly)\b.{0,20}\bquota",
         reason="This account has reached the mail server's sending limit",
