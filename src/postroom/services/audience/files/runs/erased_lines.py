@@ -19,7 +19,7 @@ ERASED: Final = "(erased)"
 
 
 class Mentions:
-    """Says whether a text names one of some addresses."""
+    """Find out whether a text names one of some addresses."""
 
     def __init__(self, keys: Collection[AddressKey]) -> None:
         self._keys = frozenset(keys)
